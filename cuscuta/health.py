@@ -1,0 +1,99 @@
+"""Health that means something, and the small HTTP server that shows it.
+
+Live: the loop made progress within the last seconds. Ready: the last round trip to everything needed worked.
+"""
+
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvicorn
+
+from cuscuta.clock import Clock
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class Health:
+    """What a process knows of its own state. `causes` maps a part to what is wrong with it; empty means ready."""
+
+    STALL_S = 15.0  # a loop that beats every few seconds at most is taken for stuck after this
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._beat = clock.monotonic()
+        self._causes: dict[str, str] = {"start": "not started yet"}
+
+    def beat(self) -> None:
+        """The main loop made progress."""
+        self._beat = self._clock.monotonic()
+
+    def bad(self, part: str, cause: str) -> None:
+        """A part does not work, with the cause for a person."""
+        self._causes[part] = cause
+
+    def good(self, part: str) -> None:
+        """A part works."""
+        self._causes.pop(part, None)
+
+    def live(self) -> tuple[bool, dict[str, str]]:
+        """Whether the loop still turns, and the cause if not."""
+        silent = self._clock.monotonic() - self._beat
+        return (True, {}) if silent < self.STALL_S else (False, {"loop": f"no progress for {silent:.0f} s"})
+
+    def ready(self) -> tuple[bool, dict[str, str]]:
+        """Whether everything needed works, and the causes if not."""
+        return (not self._causes, dict(self._causes))
+
+
+class Server(uvicorn.Server):
+    """uvicorn that leaves signals to the process and says which port it got."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Nothing: `service.run` owns the signals."""
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket; port 0 takes a free one. Raises OSError with the address in its text."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from None
+    sock.listen(2048)
+    return sock
+
+
+def server(app: Any, port_file: str, sock: socket.socket, **options: Any) -> Server:
+    """A server for an ASGI app on a bound socket; writes its port to `port_file` if that is named."""
+    if port_file:
+        Path(port_file).write_text(str(sock.getsockname()[1]))
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", server_header=False, **options)
+    return Server(config)
+
+
+def app(health: Health) -> Any:
+    """An ASGI app that answers /livez and /readyz."""
+
+    async def answer(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        checks = {"/livez": health.live, "/readyz": health.ready}
+        check = checks.get(scope["path"])
+        good, causes = check() if check else (False, {"path": "only /livez and /readyz are here"})
+        status = 404 if check is None else 200 if good else 503
+        body = msgspec.json.encode({"status": "ok" if good else "unavailable", "causes": causes})
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return answer

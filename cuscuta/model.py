@@ -1,0 +1,271 @@
+"""The records that travel and that are stored. All are JSON, readable by a person.
+
+Old beside new: unknown fields are ignored, new fields must be optional. `tests/contract/golden` keeps the bytes of
+every record that was ever stored, and a test reads them.
+"""
+
+import hashlib
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from cuscuta import limits
+from cuscuta.errors import CuscutaError
+from cuscuta.spans import Policy, Span
+
+Param = str | int | float | bool | None
+RecordT = TypeVar("RecordT")
+
+
+class JobStatus(StrEnum):
+    """Where a job stands. The last three are terminal, and a terminal status never changes."""
+
+    QUEUEING = "queueing"
+    PENDING = "pending"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the job has ended."""
+        return self in (JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED)
+
+
+class Priority(StrEnum):
+    """Which jobs are admitted first."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+    @property
+    def rank(self) -> int:
+        """0 for the most urgent."""
+        return tuple(Priority).index(self)
+
+
+class Item(Struct, frozen=True, omit_defaults=True):
+    """One entry of a catalogue: what the upstream is asked for."""
+
+    id: str
+    weight: float = 1.0
+    params: dict[str, Param] = {}
+
+
+class CatalogueHead(Struct, frozen=True):
+    """What there is to know of a catalogue without its items. `hash` names the content.
+
+    `cuts` and `weights` are the grid; page k holds the items from `pages[k]` to `pages[k + 1]`.
+    """
+
+    hash: str
+    items: int
+    weight: float
+    pages: tuple[int, ...]
+    cuts: tuple[int, ...]
+    weights: tuple[float, ...]
+
+
+class CatalogueName(Struct, frozen=True):
+    """A name's pointer: which content it means now."""
+
+    name: str
+    hash: str
+    items: int
+    weight: float
+    updated_at: datetime
+
+
+class Failure(Struct, frozen=True, omit_defaults=True):
+    """One thing that went wrong on a job's way, worded for a person and free of secrets."""
+
+    type: str
+    message: str
+    at: datetime
+    span: Span | None = None
+    account: int | None = None
+    worker: str | None = None
+    attempt: int | None = None
+
+
+class Essential(Struct, frozen=True, omit_defaults=True):
+    """What the job is: enough to build it again."""
+
+    target: str
+    catalogue: str
+    catalogue_name: str
+    span: Span
+    lane: str | None = None
+    key: str | None = None
+    priority: Priority = Priority.NORMAL
+    policy: Policy = Policy.CHUNK
+    chunk_items: int = limits.CHUNK_ITEMS
+    deadline: datetime | None = None
+    labels: dict[str, str] = {}
+    digest: str = ""  # of the request's body, to tell a repeated Idempotency-Key from an abused one
+    traceparent: str | None = None
+
+
+class Queue(Struct, omit_defaults=True):
+    """When the job passed which gate. `seats` fixes the division, so that admitting twice cuts alike."""
+
+    created_at: datetime
+    admitted_at: datetime | None = None
+    ended_at: datetime | None = None
+    seats: int = 0
+    chunks: int = 0
+
+
+class Progress(Struct, omit_defaults=True):
+    """How far a job came, written once when it ends; while it runs the stored results are the only truth."""
+
+    done: int = 0
+    missing: list[Span] = []
+    missing_items: int = 0
+
+
+class JobTag(Struct, omit_defaults=True):
+    """A job's record in `cuscuta_tags`, written by compare-and-set only."""
+
+    uid: str
+    status: JobStatus
+    essential: Essential
+    queue: Queue
+    run_ids: list[str]
+    failures: list[Failure] = []
+    failure_counts: dict[str, int] = {}
+    progress: Progress = field(default_factory=Progress)
+
+    def add_failure(self, failure: Failure) -> None:
+        """Count a failure and keep it, within the bounds of `limits`."""
+        kind = failure.type
+        if kind not in self.failure_counts and len(self.failure_counts) >= limits.FAILURE_TYPES:
+            kind = "Other"
+        self.failure_counts[kind] = self.failure_counts.get(kind, 0) + 1
+        self.failures = [*self.failures, failure][-limits.FAILURES_KEPT :]
+
+
+class ActiveJob(Struct, frozen=True, omit_defaults=True):
+    """What a worker must know to join a job; `cuscuta_active`."""
+
+    uid: str
+    target: str
+    catalogue: str
+    span: Span
+    priority: Priority
+    created_at: datetime
+    deadline: datetime | None = None
+    traceparent: str | None = None
+
+    @property
+    def order(self) -> tuple[int, datetime, str]:
+        """Sorts the best job first: priority, then oldest."""
+        return (self.priority.rank, self.created_at, self.uid)
+
+
+class ChunkBody(Struct, frozen=True, omit_defaults=True):
+    """A chunk's message. Span and incarnation stand in its subject; `attempts` are those of earlier incarnations."""
+
+    uid: str
+    catalogue: str
+    target: str
+    attempts: int = 0
+
+
+class ItemError(Struct, frozen=True):
+    """Why an item has no value."""
+
+    type: str
+    message: str
+
+
+class ChunkResult(Struct, frozen=True, omit_defaults=True):
+    """The results of a span, one value per item in order; an item of `errors` has the value null.
+
+    `errors` is keyed by the item's index in the catalogue, written as text as JSON demands.
+    """
+
+    values: list[msgspec.Raw]
+    at: datetime
+    worker: str = ""
+    account: int | None = None
+    errors: dict[str, ItemError] = {}
+
+
+class DeadChunk(Struct, frozen=True, omit_defaults=True):
+    """A chunk that was given up, with the reason; `CUSCUTA_DEAD`."""
+
+    uid: str
+    span: Span | None
+    reason: str
+    attempts: int
+    at: datetime
+    worker: str = ""
+
+
+class Presence(Struct, frozen=True):
+    """A worker process's heartbeat; `cuscuta_workers`. `accounts` maps each held account to its rate."""
+
+    worker: str
+    boot: str
+    version: str
+    seats: int
+    working: list[str]  # what each seat with an account is doing: "<uid> <span>" or "idle"
+    accounts: dict[str, float]
+    started_at: datetime
+    at: datetime
+
+
+class Event(Struct, frozen=True, omit_defaults=True):
+    """A step in a job's life; `CUSCUTA_EVENTS`, written after the durable change."""
+
+    uid: str
+    what: str
+    at: datetime
+    status: JobStatus | None = None
+    detail: str | None = None
+
+
+class Announcement(Struct, frozen=True, omit_defaults=True):
+    """A hint on `cuscuta.announce`; nothing is lost if it is."""
+
+    kind: str  # submitted | active | ended | chunk
+    uid: str
+    active: ActiveJob | None = None
+
+
+class RecordError(CuscutaError):
+    """Bytes that should be one of our records are not."""
+
+
+_encoder = msgspec.json.Encoder(decimal_format="number")
+_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+
+
+def encode(record: Any) -> bytes:
+    """A record as JSON bytes."""
+    return _encoder.encode(record)
+
+
+def decode(data: bytes, kind: type[RecordT]) -> RecordT:
+    """JSON bytes as a record of the given type. Raises RecordError with the reason and the path to the fault."""
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    try:
+        return decoder.decode(data)  # type: ignore[no-any-return]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RecordError(f"not a {kind.__name__}: {error}") from error
+
+
+def content_hash(items: list[Item]) -> str:
+    """The name of a catalogue's content: 32 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for item in items:
+        digest.update(_encoder.encode(item))
+        digest.update(b"\n")
+    return digest.hexdigest()[:32]

@@ -1,0 +1,71 @@
+"""What the three services share as processes: settings or a clear refusal, signals, one loop, exit codes."""
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+
+from cuscuta import __version__, logs, telemetry
+from cuscuta.clock import Clock, SystemClock
+from cuscuta.logs import Logger
+from cuscuta.settings import Settings, SettingsError, load
+
+
+class Process:
+    """The furniture of one process. `halt` is set by the first SIGTERM or SIGINT; a second one ends it at once."""
+
+    def __init__(self, part: str, settings: Settings, log: Logger, clock: Clock) -> None:
+        self.part, self.settings, self.log, self.clock = part, settings, log, clock
+        self.halt = asyncio.Event()
+        self.boot = secrets.token_hex(4)
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{self.boot}"
+
+
+Main = Callable[[Process], Awaitable[None]]
+
+
+def run(part: str, main: Main, needs: tuple[str, ...]) -> None:
+    """Run a service's main until it ends or is told to stop. Exits 0 after a clean stop, 2 on bad settings."""
+    try:
+        settings = load(os.environ)
+        settings.require(*needs)
+    except SettingsError as error:
+        for fault in error.faults:
+            print(f"{part}: {fault}", file=sys.stderr)
+        sys.exit(2)
+    log = logs.set_up(settings, f"cuscuta.{part}")
+    telemetry.set_up(f"cuscuta.{part}", __version__)
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_guarded(part, settings, log, main))
+    except OSError as error:
+        log.error("cannot start", cause=str(error))
+        sys.exit(1)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # not made for this platform; asyncio's own loop serves as well, only slower
+        return None
+    return uvloop.new_event_loop
+
+
+async def _guarded(part: str, settings: Settings, log: Logger, main: Main) -> None:
+    process = Process(part, settings, log, SystemClock())
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if process.halt.is_set():
+            os._exit(130)  # asked twice: the user means now
+        log.info("stopping")
+        process.halt.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    log.info("starting", version=__version__, process=process.name)
+    await main(process)
+    log.info("stopped")

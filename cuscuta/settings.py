@@ -1,0 +1,211 @@
+"""Settings from `CUSCUTA_*` in the environment and an optional TOML file (`CUSCUTA_CONFIG`); the environment wins.
+
+Nothing is read at import. `load` reports every fault at once: unknown names with a suggestion, wrong types, values
+out of bounds, and relations between settings that cannot work. There are no default credentials.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cuscuta import limits
+from cuscuta.errors import CuscutaError
+
+PREFIX = "CUSCUTA_"
+_FILE = PREFIX + "CONFIG"
+
+
+class SettingsError(CuscutaError):
+    """All faults of the settings, one a line."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+
+def _d(text: str) -> Meta:
+    return Meta(description=text)
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every setting of every part. Durations end in `_s`, sizes in `_bytes`."""
+
+    nats_url: Annotated[str, _d("NATS servers, separated by commas")] = "nats://127.0.0.1:4222"
+    nats_user: Annotated[str, _d("user at NATS, if it wants one")] = ""
+    nats_password: Annotated[str, _d("password at NATS")] = ""
+    nats_creds: Annotated[str, _d("path of a NATS credentials file")] = ""
+    postgres_url: Annotated[str, _d("PostgreSQL, as postgresql://user:password@host:port/database")] = ""
+    postgres_pool: Annotated[int, Meta(ge=2, le=50), _d("connections to PostgreSQL a process")] = 4
+    secret_keys: Annotated[
+        list[str], _d("Fernet keys for account passwords, newest first (make one: cuscuta secret-key)")
+    ] = []
+
+    replicas: Annotated[int, Meta(ge=1, le=5), _d("replicas of every stream; 3 in production")] = 1
+    max_active_jobs: Annotated[
+        int, Meta(ge=1, le=limits.MAX_ACTIVE_JOBS_CEILING), _d("jobs whose chunks are out at once")
+    ] = limits.MAX_ACTIVE_JOBS
+    default_seats: Annotated[int, Meta(ge=1, le=4096), _d("seats to divide by while no worker is alive")] = 8
+    retention_s: Annotated[float, Meta(ge=1), _d("how long a job and its results stay after its end")] = 7 * 86_400.0
+
+    entry_host: Annotated[str, _d("address that the REST API listens on")] = "127.0.0.1"
+    entry_port: Annotated[int, Meta(ge=0, le=65535), _d("port of the REST API; 0 takes a free one")] = 8000
+    health_host: Annotated[str, _d("address of /livez and /readyz of worker and reaper")] = "127.0.0.1"
+    health_port: Annotated[int, Meta(ge=0, le=65535), _d("port of /livez and /readyz; 0 takes a free one")] = 0
+    port_file: Annotated[str, _d("file to write the port to, once it listens")] = ""
+
+    upstream: Annotated[str, _d("an adapter: a TOML file, module:Class, or a name of cuscuta.upstreams")] = ""
+    seats: Annotated[int, Meta(ge=1, le=limits.SEATS_PER_PROCESS), _d("accounts a worker process works with")] = 4
+    item_timeout_s: Annotated[float, Meta(gt=0, le=600), _d("time for one poll of the upstream")] = 8.0
+    flush_s: Annotated[float, Meta(gt=0, le=60), _d("a long chunk stores what it has at least this often")] = 2.0
+    transient_retries: Annotated[int, Meta(ge=0, le=20), _d("retries in place of a failed poll")] = 4
+    backoff_base_s: Annotated[float, Meta(gt=0, le=60), _d("first wait before a retry in place")] = 0.5
+    backoff_cap_s: Annotated[float, Meta(gt=0, le=600), _d("longest wait before a retry in place")] = 8.0
+    throttle_base_s: Annotated[float, Meta(gt=0, le=600), _d("first rest of a throttled account")] = 1.0
+    throttle_cap_s: Annotated[float, Meta(gt=0, le=86_400), _d("longest rest of a throttled account")] = 60.0
+    account_penalty: Annotated[float, Meta(gt=0, le=1), _d("what an account error takes from a rate of at most 1")] = 0.34
+    account_recovery: Annotated[float, Meta(ge=0, le=1), _d("what a finished chunk gives back to the rate")] = 0.02
+    halt_grace_s: Annotated[float, Meta(gt=0, le=600), _d("time for a clean stop before what is left is cut off")] = 15.0
+
+    ack_wait_s: Annotated[float, Meta(ge=0.5, le=600), _d("a chunk whose holder is silent this long is handed on")] = 10.0
+    max_attempts: Annotated[int, Meta(ge=1, le=100), _d("attempts before a chunk is given up")] = 5
+    max_deliver: Annotated[int, Meta(ge=2, le=1000), _d("deliveries before NATS itself gives up; the reaper sweeps")] = 12
+    lease_term_s: Annotated[float, Meta(ge=0.5, le=3600), _d("an account's lease, renewed at a third")] = 30.0
+    lease_margin_s: Annotated[float, Meta(gt=0, le=600), _d("the holder stops this long before its lease ends")] = 2.0
+    heartbeat_s: Annotated[float, Meta(gt=0, le=600), _d("how often a worker says that it is alive")] = 3.0
+    presence_ttl_s: Annotated[float, Meta(ge=1, le=3600), _d("a worker silent this long counts as gone")] = 10.0
+    reap_s: Annotated[float, Meta(gt=0, le=600), _d("how often each duty of the reaper runs")] = 2.0
+    mend_after_s: Annotated[float, Meta(gt=0, le=3600), _d("how long something must look lost before it is mended")] = 5.0
+
+    log_format: Annotated[str, _d("json, console, or auto (console on a terminal)")] = "auto"
+    log_level: Annotated[str, _d("debug, info, warning or error")] = "info"
+
+    def check(self) -> list[str]:
+        """Faults in the relations between settings, worded for a person."""
+        faults = []
+
+        def need(holds: bool, fault: str) -> None:
+            if not holds:
+                faults.append(fault)
+
+        touch, lease = self.ack_wait_s / 3, self.lease_term_s
+        need(
+            self.heartbeat_s < self.presence_ttl_s / 2,
+            f"heartbeat_s ({self.heartbeat_s}) must be below half of presence_ttl_s ({self.presence_ttl_s}): "
+            "a live worker would be taken for gone. Lower heartbeat_s or raise presence_ttl_s.",
+        )
+        need(
+            self.heartbeat_s < lease / 3,
+            f"heartbeat_s ({self.heartbeat_s}) must be below a third of lease_term_s ({lease}). Lower heartbeat_s.",
+        )
+        need(
+            self.lease_margin_s < lease / 3,
+            f"lease_margin_s ({self.lease_margin_s}) must be below a third of lease_term_s ({lease}): "
+            "a lease would be given up before it could be renewed. Lower lease_margin_s.",
+        )
+        need(
+            self.item_timeout_s < self.ack_wait_s,
+            f"item_timeout_s ({self.item_timeout_s}) must be below ack_wait_s ({self.ack_wait_s}): "
+            "a stuck poll must end before its chunk is handed on. Raise ack_wait_s or lower item_timeout_s.",
+        )
+        need(
+            self.item_timeout_s <= lease * 2 / 3 - self.lease_margin_s,
+            f"item_timeout_s ({self.item_timeout_s}) must fit into a lease that is due for renewal: at most "
+            f"{lease * 2 / 3 - self.lease_margin_s:g} (2/3 lease_term_s - lease_margin_s). Raise lease_term_s.",
+        )
+        need(
+            self.flush_s < self.ack_wait_s,
+            f"flush_s ({self.flush_s}) must be below ack_wait_s ({self.ack_wait_s}): results must be stored before a "
+            "chunk is handed on. Lower flush_s.",
+        )
+        need(
+            self.max_deliver > self.max_attempts,
+            f"max_deliver ({self.max_deliver}) must be above max_attempts ({self.max_attempts}): "
+            "it is the backstop behind it. Raise max_deliver.",
+        )
+        need(
+            self.backoff_base_s <= self.backoff_cap_s,
+            f"backoff_base_s ({self.backoff_base_s}) must not be above backoff_cap_s ({self.backoff_cap_s}).",
+        )
+        need(
+            self.mend_after_s > touch,
+            f"mend_after_s ({self.mend_after_s}) must be above a third of ack_wait_s ({touch:g}). Raise mend_after_s.",
+        )
+        need(
+            self.log_format in ("json", "console", "auto"),
+            f"log_format ({self.log_format!r}) must be json, console or auto.",
+        )
+        need(
+            self.log_level in ("debug", "info", "warning", "error"),
+            f"log_level ({self.log_level!r}) must be debug, info, warning or error.",
+        )
+        return faults
+
+    def require(self, *names: str) -> None:
+        """Refuse to start a part without these settings. Raises SettingsError with all that are missing."""
+        missing = [f"{n} is not set. Set {PREFIX}{n.upper()}: {describe()[n]}." for n in names if not getattr(self, n)]
+        if missing:
+            raise SettingsError(missing)
+
+
+def describe() -> dict[str, str]:
+    """What each setting means, by name."""
+    hints = get_type_hints(Settings, include_extras=True)
+    return {
+        name: next(m.description for m in hints[name].__metadata__ if isinstance(m, Meta) and m.description)
+        for name in Settings.__struct_fields__
+    }
+
+
+def load(environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Settings:
+    """The settings from a TOML file named by `CUSCUTA_CONFIG`, the environment and `overrides`, later ones winning.
+
+    Raises SettingsError with every fault.
+    """
+    faults: list[str] = []
+    given: dict[str, tuple[str, Any]] = {}  # setting -> (where it was said, raw value)
+    if path := environ.get(_FILE):
+        for key, value in _read_file(path, faults).items():
+            given[key] = (f"{path}: {key}", value)
+    for key, value in environ.items():
+        if key.startswith(PREFIX) and key != _FILE:
+            given[key.removeprefix(PREFIX).lower()] = (key, value)
+    for key, value in (overrides or {}).items():
+        given[key] = (key, value)
+
+    values: dict[str, Any] = {}
+    hints = get_type_hints(Settings, include_extras=True)
+    for name, (said, raw) in given.items():
+        if name not in hints:
+            near = difflib.get_close_matches(name, hints, n=1, cutoff=0.6)
+            faults.append(f"{said}: there is no such setting." + (f" Did you mean {near[0]}?" if near else ""))
+            continue
+        if name == "secret_keys" and isinstance(raw, str):
+            raw = [k for k in raw.split(",") if k]
+        try:
+            values[name] = msgspec.convert(raw, hints[name], strict=not isinstance(raw, str))
+        except msgspec.ValidationError as error:
+            faults.append(f"{said}: {_plain(str(error))}. It is {describe()[name]}.")
+    settings = Settings(**values)
+    faults.extend(settings.check())
+    if faults:
+        raise SettingsError(faults)
+    return settings
+
+
+def _plain(message: str) -> str:
+    return message.replace("`", "").removesuffix(".").lower()
+
+
+def _read_file(path: str, faults: list[str]) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        faults.append(f"{path}: cannot be read ({error.strerror}). Set {_FILE} to a readable TOML file.")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        faults.append(f"{path}: {error}")
+    return {}

@@ -1,0 +1,187 @@
+"""Every name on the bus is built and parsed here, and spelled nowhere else (DESIGN §3).
+
+User text never enters a subject raw: targets and lane keys come hashed (`uids.token_from`), catalogue names encoded.
+Past 100 active jobs at once the work stream is to be sharded by uid; `work_stream` is where that choice will live.
+"""
+
+import base64
+from typing import NamedTuple
+
+from cuscuta import spans
+from cuscuta.model import Priority
+from cuscuta.spans import Span
+from cuscuta.uids import is_uid
+
+EVENTS_STREAM = "CUSCUTA_EVENTS"
+DEAD_STREAM = "CUSCUTA_DEAD"
+TAGS = "cuscuta_tags"
+ACTIVE = "cuscuta_active"
+RESULTS = "cuscuta_results"
+WORKERS = "cuscuta_workers"
+CATALOGUES = "cuscuta_catalogues"
+ANNOUNCE = "cuscuta.announce"
+
+LANES = "cuscuta.lane.>"
+ADMITS = "cuscuta.admit.>"
+CHUNKS = "cuscuta.chunk.>"
+EVENTS = "cuscuta.event.>"
+DEAD = "cuscuta.dead.>"
+ADMISSION_CONSUMERS = {p: f"admission-{p}" for p in Priority}
+JOB_CONSUMER_PREFIX = "job-"
+
+
+class ChunkName(NamedTuple):
+    """What a chunk's subject says: the job, the span, and which incarnation of it this is (from 1)."""
+
+    uid: str
+    span: Span
+    n: int
+
+
+def work_stream(uid: str | None = None) -> str:
+    """The stream that holds a job's messages; with one shard it is the same for every uid."""
+    return "CUSCUTA_WORK"
+
+
+def kv_stream(bucket: str) -> str:
+    """The stream behind a KV bucket."""
+    return f"KV_{bucket}"
+
+
+def kv_subject(bucket: str, key: str) -> str:
+    """The subject of a bucket's key; the key may be a filter."""
+    return f"$KV.{bucket}.{key}"
+
+
+def lane_entry(lane: str, uid: str) -> str:
+    """A job's place in its lane."""
+    return f"cuscuta.lane.{lane}.{uid}"
+
+
+def lane_all(lane: str) -> str:
+    """Filter for a lane; its first message is the lane's head."""
+    return f"cuscuta.lane.{lane}.*"
+
+
+def parse_lane(subject: str) -> tuple[str, str]:
+    """(lane, uid) of a lane entry."""
+    head, lane, uid = subject.rsplit(".", 2)
+    if head != "cuscuta.lane" or not is_uid(uid):
+        raise ValueError(f"not a lane entry: {subject!r}")
+    return lane, uid
+
+
+def admit(priority: Priority, uid: str) -> str:
+    """A runnable job that waits for admission."""
+    return f"cuscuta.admit.{priority}.{uid}"
+
+
+def admit_all(priority: Priority) -> str:
+    """Filter for what waits for admission at a priority."""
+    return f"cuscuta.admit.{priority}.*"
+
+
+def parse_admit(subject: str) -> tuple[Priority, str]:
+    """(priority, uid) of an admit message."""
+    head, priority, uid = subject.rsplit(".", 2)
+    if head != "cuscuta.admit" or not is_uid(uid):
+        raise ValueError(f"not an admit message: {subject!r}")
+    return Priority(priority), uid
+
+
+def chunk(name: ChunkName) -> str:
+    """One incarnation of a chunk."""
+    return f"cuscuta.chunk.{name.uid}.{name.span}.{name.n}"
+
+
+def chunks_of(uid: str) -> str:
+    """Filter for all chunks of a job."""
+    return f"cuscuta.chunk.{uid}.>"
+
+
+def parse_chunk(subject: str) -> ChunkName:
+    """The parts of a chunk's subject. Raises ValueError for anything else."""
+    head, uid, span, n = subject.rsplit(".", 3)
+    if head != "cuscuta.chunk" or not is_uid(uid) or not (n.isascii() and n.isdigit()):
+        raise ValueError(f"not a chunk: {subject!r}")
+    return ChunkName(uid, spans.parse(span), int(n))
+
+
+def job_consumer(uid: str) -> str:
+    """The one pull consumer of an active job."""
+    return JOB_CONSUMER_PREFIX + uid
+
+
+def parse_job_consumer(name: str) -> str | None:
+    """The uid of a job's consumer, None for other consumers."""
+    uid = name.removeprefix(JOB_CONSUMER_PREFIX)
+    return uid if uid != name and is_uid(uid) else None
+
+
+def event(uid: str, what: str) -> str:
+    """A job's lifecycle event."""
+    return f"cuscuta.event.{uid}.{what}"
+
+
+def dead(uid: str, span: Span) -> str:
+    """A chunk given up."""
+    return f"cuscuta.dead.{uid}.{span}"
+
+
+def dead_malformed(uid: str, sequence: int) -> str:
+    """A message that is no chunk, filed by its stream sequence."""
+    return f"cuscuta.dead.{uid}.malformed-{sequence}"
+
+
+def dead_of(uid: str) -> str:
+    """Filter for a job's dead chunks."""
+    return f"cuscuta.dead.{uid}.*"
+
+
+def parse_dead(subject: str) -> tuple[str, Span] | None:
+    """(uid, span) of a dead chunk, None for a malformed message's grave."""
+    _, uid, span = subject.rsplit(".", 2)
+    return None if span.startswith("malformed-") else (uid, spans.parse(span))
+
+
+def result_key(uid: str, span: Span) -> str:
+    """A result's key. Start and stop are tokens of their own, so `<uid>.<start>.*` finds what begins at a chunk's start."""
+    return f"{uid}.{span.start}.{span.stop}"
+
+
+def results_of(uid: str) -> str:
+    """Filter for a job's results."""
+    return f"{uid}.*.*"
+
+
+def results_from(uid: str, start: int) -> str:
+    """Filter for a job's results that begin at an item."""
+    return f"{uid}.{start}.*"
+
+
+def parse_result(key: str) -> tuple[str, Span]:
+    """(uid, span) of a result's key."""
+    uid, start, stop = key.split(".")
+    return uid, Span(int(start), int(stop))
+
+
+def catalogue_name_key(name: str) -> str:
+    """The key of a catalogue's name. Plain names stay readable, all others are encoded."""
+    if name and name.isascii() and all(c.isalnum() or c in "_-" for c in name):
+        return f"name.{name}"
+    return "name64." + base64.urlsafe_b64encode(name.encode()).decode()
+
+
+def catalogue_head_key(content: str) -> str:
+    """The key of a catalogue's head."""
+    return f"head.{content}"
+
+
+def catalogue_page_key(content: str, page: int) -> str:
+    """The key of a page of a catalogue's items."""
+    return f"page.{content}.{page}"
+
+
+def catalogue_pages(content: str) -> str:
+    """Filter for a catalogue's pages."""
+    return f"page.{content}.*"

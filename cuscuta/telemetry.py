@@ -1,0 +1,38 @@
+"""OpenTelemetry, off unless the standard `OTEL_EXPORTER_OTLP_ENDPOINT` is set. Traces cross NATS in `traceparent`."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+_propagator = TraceContextTextMapPropagator()
+
+
+def set_up(part: str, version: str) -> None:
+    """Export traces of this process if the environment says where to."""
+    if not os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+        return
+    provider = TracerProvider(resource=Resource.create({"service.name": part, "service.version": version}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+
+
+def traceparent() -> str | None:
+    """The current span as a W3C traceparent, None if nothing is traced."""
+    carrier: dict[str, str] = {}
+    _propagator.inject(carrier)
+    return carrier.get("traceparent")
+
+
+@contextmanager
+def span(name: str, parent: str | None = None, **attributes: str | int | float) -> Iterator[trace.Span]:
+    """A span around a step; `parent` is a traceparent that came with a message."""
+    context = _propagator.extract({"traceparent": parent}) if parent else None
+    with trace.get_tracer("cuscuta").start_as_current_span(name, context=context, attributes=attributes) as current:
+        yield current
