@@ -1,0 +1,156 @@
+"""The streams and buckets of DESIGN §3, declared once; entry makes and updates them, the others wait for them."""
+
+from typing import Any
+
+from cuscuta import limits, subjects
+from cuscuta.broker.connection import NOT_FOUND, Broker
+from cuscuta.errors import BrokerRefused, CuscutaError
+from cuscuta.logs import Logger
+from cuscuta.model import Priority
+from cuscuta.settings import Settings
+
+_NS = 1_000_000_000
+ADMISSION_ACK_WAIT_S = 10.0
+
+
+class Misconfigured(CuscutaError):
+    """A stream stands already with a configuration that cannot be changed into ours."""
+
+
+def _stream(name: str, what: str, filters: list[str], settings: Settings, **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "description": what,
+        "subjects": filters,
+        "storage": "file",
+        "num_replicas": settings.replicas,
+        "allow_direct": True,
+        "metadata": {"cuscuta": "1"},
+        **more,
+    }
+
+
+def _bucket(name: str, what: str, settings: Settings, **more: Any) -> dict[str, Any]:
+    return _stream(
+        subjects.kv_stream(name),
+        what,
+        [subjects.kv_subject(name, ">")],
+        settings,
+        max_msgs_per_subject=1,
+        discard="new",
+        allow_rollup_hdrs=True,
+        deny_delete=True,
+        max_consumers=limits.KV_CONSUMERS,
+        **more,
+    )
+
+
+def streams(settings: Settings) -> list[dict[str, Any]]:
+    """Every stream's configuration."""
+    return [
+        _stream(
+            subjects.work_stream(),
+            "what waits to be done: lane entries, jobs to admit, chunks",
+            [subjects.LANES, subjects.ADMITS, subjects.CHUNKS],
+            settings,
+            retention="workqueue",
+            discard="new",
+            discard_new_per_subject=True,
+            max_msgs_per_subject=1,
+            max_msgs=limits.BACKLOG_MESSAGES,
+            max_consumers=settings.max_active_jobs + len(Priority),
+            allow_atomic=True,
+        ),
+        _stream(
+            subjects.EVENTS_STREAM,
+            "steps in the life of jobs",
+            [subjects.EVENTS],
+            settings,
+            max_age=limits.EVENTS_AGE_S * _NS,
+            max_msgs=limits.EVENTS_MESSAGES,
+        ),
+        _stream(
+            subjects.DEAD_STREAM,
+            "chunks given up, with the reason",
+            [subjects.DEAD],
+            settings,
+            max_age=limits.DEAD_AGE_S * _NS,
+        ),
+        _bucket(subjects.TAGS, "a job's record, by uid", settings, allow_msg_ttl=True),
+        _bucket(subjects.ACTIVE, "jobs whose chunks are out, by uid", settings),
+        _bucket(subjects.RESULTS, "results, by uid, first item and end; the first write wins", settings),
+        _bucket(
+            subjects.WORKERS, "heartbeats of worker processes", settings, max_age=int(settings.presence_ttl_s * _NS)
+        ),
+        _bucket(subjects.CATALOGUES, "catalogues: names, heads and pages of items", settings),
+    ]
+
+
+async def ensure(broker: Broker, settings: Settings) -> None:
+    """Make what is missing and bring what stands up to date. Raises Misconfigured where that is impossible."""
+    for config in streams(settings):
+        name = config["name"]
+        try:
+            await broker.insist(lambda: _make(broker, config))  # noqa: B023 - awaited before the loop goes on
+        except BrokerRefused as error:
+            raise Misconfigured(f"stream {name} stands with another configuration: {error}") from error
+    for priority, consumer in subjects.ADMISSION_CONSUMERS.items():
+        filter_subject = subjects.admit_all(priority)
+        await broker.insist(lambda: make_consumer(broker, consumer, filter_subject, ADMISSION_ACK_WAIT_S, -1))  # noqa: B023
+
+
+async def _make(broker: Broker, config: dict[str, Any]) -> None:
+    name = config["name"]
+    try:
+        standing = (await broker.api(f"STREAM.INFO.{name}"))["config"]
+    except BrokerRefused as error:
+        if error.code not in NOT_FOUND:
+            raise
+        await broker.api(f"STREAM.CREATE.{name}", config)
+        return
+    if any(standing.get(key) != value for key, value in config.items() if key != "metadata"):
+        await broker.api(f"STREAM.UPDATE.{name}", {**standing, **config})
+
+
+async def make_consumer(
+    broker: Broker, name: str, filter_subject: str, ack_wait_s: float, max_deliver: int, **metadata: str
+) -> None:
+    """A durable pull consumer on the work stream; harmless if it stands. Raises NoRoom at `max_active_jobs`."""
+    stream = subjects.work_stream()
+    await broker.api(
+        f"CONSUMER.DURABLE.CREATE.{stream}.{name}",
+        {
+            "stream_name": stream,
+            "config": {
+                "durable_name": name,
+                "description": f"deliveries of {filter_subject}",
+                "filter_subject": filter_subject,
+                "deliver_policy": "all",
+                "replay_policy": "instant",
+                "ack_policy": "explicit",
+                "ack_wait": int(ack_wait_s * _NS),
+                "max_deliver": max_deliver,
+                "max_ack_pending": 50_000,  # the default of 1,000 stalls silently [nats §0]; far above all seats
+                "max_waiting": 8_192,  # one open pull for every seat
+                "metadata": metadata,
+            },
+        },
+    )
+
+
+async def await_ready(broker: Broker, log: Logger) -> None:
+    """Wait until entry has made every asset; says so once."""
+    said = False
+    for name in (subjects.work_stream(), *(subjects.kv_stream(b) for b in _BUCKETS)):
+        while True:
+            try:
+                await broker.insist(lambda: broker.api(f"STREAM.INFO.{name}"))  # noqa: B023 - awaited at once
+                break
+            except BrokerRefused:
+                if not said:
+                    log.warning("waiting for entry to make the streams", stream=name)
+                    said = True
+                await broker.clock.sleep(0.3)
+
+
+_BUCKETS = (subjects.TAGS, subjects.ACTIVE, subjects.RESULTS, subjects.WORKERS, subjects.CATALOGUES)

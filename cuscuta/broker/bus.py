@@ -1,0 +1,73 @@
+"""Everything on the bus, wired: one connection and the typed stores over it."""
+
+from cuscuta import subjects
+from cuscuta.broker.catalogues import Catalogues
+from cuscuta.broker.connection import Broker
+from cuscuta.broker.kv import Bucket
+from cuscuta.broker.results import Results
+from cuscuta.broker.tags import Tags
+from cuscuta.broker.work import Work
+from cuscuta.clock import Clock
+from cuscuta.errors import BrokerUnavailable
+from cuscuta.logs import Logger
+from cuscuta.model import ActiveJob, Announcement, DeadChunk, Event, JobStatus, Presence, RecordError, decode, encode
+from cuscuta.settings import Settings
+
+__all__ = ["Bus"]
+
+
+class Bus:
+    """One process's view of the bus."""
+
+    def __init__(self, settings: Settings, clock: Clock, log: Logger, name: str) -> None:
+        self.settings, self.clock, self.log = settings, clock, log
+        self.broker = Broker(settings, clock, log, name)
+        self.tag_bucket = Bucket(self.broker, subjects.TAGS)
+        self.active_bucket = Bucket(self.broker, subjects.ACTIVE)
+        self.worker_bucket = Bucket(self.broker, subjects.WORKERS)
+        self.tags = Tags(self.tag_bucket, settings.retention_s)
+        self.results = Results(self.broker, Bucket(self.broker, subjects.RESULTS))
+        self.catalogues = Catalogues(Bucket(self.broker, subjects.CATALOGUES))
+        self.work = Work(self.broker, settings)
+
+    async def announce(self, kind: str, uid: str, active: ActiveJob | None = None) -> None:
+        """Hint at a change; nothing depends on it."""
+        await self.broker.tell(subjects.ANNOUNCE, encode(Announcement(kind, uid, active)))
+
+    async def event(self, uid: str, what: str, status: JobStatus | None = None, detail: str | None = None) -> None:
+        """File a lifecycle event; the server drops a repeated one."""
+        event = Event(uid, what, self.clock.wall(), status, detail)
+        await self.broker.publish(subjects.event(uid, what), encode(event), {"Nats-Msg-Id": f"{uid}.{what}"})
+
+    async def bury(self, dead: DeadChunk, sequence: int = 0) -> None:
+        """File a chunk that was given up; with no span it was malformed."""
+        subject = subjects.dead(dead.uid, dead.span) if dead.span else subjects.dead_malformed(dead.uid, sequence)
+        await self.broker.publish(subject, encode(dead), {"Nats-Msg-Id": subject})
+
+    async def active_jobs(self) -> list[ActiveJob]:
+        """The active jobs, best first; read directly."""
+        jobs = []
+        for entry in await self.active_bucket.many([">"]):
+            try:
+                jobs.append(decode(entry.value, ActiveJob))
+            except RecordError as error:
+                self.log.warning("a record in cuscuta_active is not ours", key=entry.key, cause=str(error))
+        return sorted(jobs, key=lambda job: job.order)
+
+    async def workers(self) -> list[Presence]:
+        """The worker processes that are alive; read directly."""
+        found = []
+        for entry in await self.worker_bucket.many([">"]):
+            try:
+                found.append(decode(entry.value, Presence))
+            except RecordError as error:
+                self.log.warning("a record in cuscuta_workers is not ours", key=entry.key, cause=str(error))
+        return found
+
+    async def ping(self) -> str | None:
+        """A round trip to JetStream; the cause if it fails."""
+        try:
+            await self.broker.api("INFO")
+        except BrokerUnavailable as error:
+            return str(error)
+        return None

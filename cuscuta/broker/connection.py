@@ -1,0 +1,186 @@
+"""One connection to NATS: it never gives up, and every error of it is translated here, once."""
+
+import asyncio
+import contextlib
+import json
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+import nats
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from cuscuta import backoff, errors
+from cuscuta.clock import Clock
+from cuscuta.logs import Logger
+from cuscuta.settings import Settings
+
+ResultT = TypeVar("ResultT")
+
+_PER_SUBJECT = "per subject"
+_BY_CODE: dict[int, type[errors.BrokerRefused]] = {
+    10071: errors.Conflict,
+    10164: errors.Conflict,
+    10026: errors.NoRoom,
+    10054: errors.TooLarge,
+}
+_FULL = 10077
+_LEADERLESS = frozenset({10008, 10009, 10118})  # the cluster has no leader for it at the moment
+NOT_FOUND = frozenset({10014, 10037, 10059})  # consumer, message, stream
+
+
+def refused(error: dict[str, Any]) -> errors.CuscutaError:
+    """JetStream's error object as one of ours."""
+    code, text = int(error.get("err_code", error.get("code", 0))), str(error.get("description", ""))
+    if code == _FULL:
+        return (errors.Standing if _PER_SUBJECT in text else errors.QueueFull)(code, text)
+    if code in _LEADERLESS:
+        return errors.BrokerUnavailable(text)
+    return _BY_CODE.get(code, errors.BrokerRefused)(code, text)
+
+
+class Broker:
+    """Requests, publishes and subscriptions with our errors. `connect` waits for ever, with a log line."""
+
+    REQUEST_S = 2.0  # a lost request is tried again after this; all of ours are safe to repeat [nats §10]
+
+    def __init__(self, settings: Settings, clock: Clock, log: Logger, name: str) -> None:
+        self._settings, self.clock, self._log, self._name = settings, clock, log, name
+        self.nc = Client()
+        self.connected = asyncio.Event()
+
+    async def connect(self) -> None:
+        """Connect; tries again until it works."""
+        s, tries = self._settings, 0
+        options: dict[str, Any] = {"user": s.nats_user, "password": s.nats_password} if s.nats_user else {}
+        if s.nats_creds:
+            options["user_credentials"] = s.nats_creds
+        while True:
+            try:
+                self.nc = await nats.connect(
+                    s.nats_url.split(","),
+                    name=self._name,
+                    ping_interval=5,
+                    max_outstanding_pings=2,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=0.3,
+                    connect_timeout=2,
+                    disconnected_cb=self._lost,
+                    reconnected_cb=self._back,
+                    error_cb=self._error,
+                    **options,
+                )
+                break
+            except (nats.errors.Error, OSError, TimeoutError) as error:
+                tries += 1
+                if tries in (1, 10) or tries % 60 == 0:
+                    self._log.warning("waiting for NATS", url=s.nats_url, cause=str(error) or type(error).__name__)
+                await self.clock.sleep(0.5)
+        self.connected.set()
+
+    async def _lost(self) -> None:
+        if self.connected.is_set():
+            self._log.warning("NATS is gone, trying again until it is back")
+        self.connected.clear()
+
+    async def _back(self) -> None:
+        self._log.info("NATS is back")
+        self.connected.set()
+
+    async def _error(self, error: Exception) -> None:
+        self._log.debug("nats client", cause=str(error) or type(error).__name__)
+
+    async def close(self) -> None:
+        """Send what is buffered, then disconnect; bounded."""
+        if self.nc.is_connected:
+            with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
+                await self.nc.flush(timeout=2)
+        with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
+            await self.nc.close()
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message the server takes, in bytes."""
+        return self.nc.max_payload
+
+    async def request(
+        self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None, timeout: float = REQUEST_S
+    ) -> Msg:
+        """Ask and get the answer. Raises BrokerUnavailable or TooLarge."""
+        with translated(f"request {subject.split('.')[0]}"):
+            return await self.nc.request(subject, payload, timeout=timeout, headers=headers)
+
+    async def api(self, name: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Call `$JS.API.<name>`. Raises BrokerRefused or BrokerUnavailable."""
+        payload = json.dumps(body).encode() if body is not None else b""
+        answer: dict[str, Any] = msgspec.json.decode((await self.request(f"$JS.API.{name}", payload)).data)
+        if error := answer.get("error"):
+            raise refused(error)
+        return answer
+
+    async def publish(self, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> int:
+        """Publish into a stream and wait for its word; the sequence. Raises BrokerRefused or BrokerUnavailable."""
+        answer = msgspec.json.decode((await self.request(subject, payload, headers)).data)
+        if error := answer.get("error"):
+            raise refused(error)
+        return int(answer["seq"])
+
+    async def tell(self, subject: str, payload: bytes, reply: str = "") -> None:
+        """Publish without an answer; dropped while NATS is gone."""
+        with contextlib.suppress(errors.BrokerUnavailable, errors.TooLarge), translated("publish"):
+            await self.nc.publish(subject, payload, reply=reply)
+
+    async def insist(self, what: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """Do something that is safe to repeat until NATS answers, for ever. Refusals are raised."""
+        tries = 0
+        while True:
+            try:
+                return await what()
+            except errors.BrokerUnavailable as error:
+                tries += 1
+                self._log.debug("trying again", cause=str(error), tries=tries)
+                await self.clock.sleep(backoff.exponential(tries, 0.1, 2.0, random.random()))
+                await self.connected.wait()
+
+    async def subscribe(self, subject: str, callback: Callable[[Msg], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """A plain subscription, kept across reconnects; returns what ends it."""
+        sub = await self.nc.subscribe(subject, cb=callback)
+
+        async def end() -> None:
+            with contextlib.suppress(nats.errors.Error):
+                await sub.unsubscribe()
+
+        return end
+
+    async def batch_get(self, stream: str, body: dict[str, Any]) -> AsyncIterator[Msg]:
+        """A direct batch get: the messages it finds, as they come. Raises BrokerUnavailable."""
+        inbox, answers = self.nc.new_inbox(), asyncio.Queue[Msg]()
+        end = await self.subscribe(inbox, answers.put)
+        try:
+            with translated("batch get"):
+                await self.nc.publish(f"$JS.API.DIRECT.GET.{stream}", json.dumps(body).encode(), reply=inbox)
+                while True:
+                    async with asyncio.timeout(self.REQUEST_S):
+                        msg = await answers.get()
+                    status = (msg.headers or {}).get("Status")
+                    if status in ("204", "404"):
+                        return
+                    if status is not None:
+                        raise errors.BrokerUnavailable(f"batch get: status {status}")
+                    yield msg
+        finally:
+            await end()
+
+
+@contextlib.contextmanager
+def translated(operation: str) -> Any:
+    """nats-py's errors as ours, named by the operation."""
+    try:
+        yield
+    except nats.errors.MaxPayloadError as error:
+        raise errors.TooLarge(10054, f"{operation}: {error}") from error
+    except (nats.errors.Error, TimeoutError, OSError) as error:
+        raise errors.BrokerUnavailable(f"{operation}: {error or type(error).__name__}") from error

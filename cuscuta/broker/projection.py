@@ -1,0 +1,170 @@
+"""What lists are read from: a summary of fixed size for each tag, in memory, following the bucket by sequence.
+
+No watch that could fall silent: the bucket keeps one message a key, so "everything after the last sequence I saw" is
+exactly what changed. One direct read of 0.2 ms a second while nothing happens; a hint makes it read at once.
+"""
+
+import asyncio
+from bisect import insort
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from msgspec import Struct
+
+from cuscuta import limits
+from cuscuta.broker.kv import Bucket
+from cuscuta.clock import Clock, wait_for_event
+from cuscuta.errors import BrokerUnavailable
+from cuscuta.limits import BATCH_GET_SUBJECTS
+from cuscuta.logs import Logger
+from cuscuta.model import JobStatus, JobTag, Priority, RecordError, decode
+
+_EVERY_S = 1.0
+
+
+class Summary(Struct, frozen=True):
+    """One row of a list."""
+
+    uid: str
+    status: JobStatus
+    target: str
+    catalogue: str
+    priority: Priority
+    items: int
+    done: int
+    lane: str | None
+    labels: dict[str, str]
+    failures: int
+    retries: int
+    created_at: datetime
+    admitted_at: datetime | None
+    ended_at: datetime | None
+    deadline: datetime | None
+
+    @property
+    def place(self) -> tuple[datetime, str]:
+        """Order of lists: by submission."""
+        return (self.created_at, self.uid)
+
+
+def summarise(tag: JobTag) -> Summary:
+    """A tag's row."""
+    return Summary(
+        uid=tag.uid,
+        status=tag.status,
+        target=tag.essential.target,
+        catalogue=tag.essential.catalogue_name,
+        priority=tag.essential.priority,
+        items=tag.essential.span.size,
+        done=tag.progress.done,
+        lane=tag.essential.lane,
+        labels=tag.essential.labels,
+        failures=sum(tag.failure_counts.values()),
+        retries=len(tag.run_ids) - 1,
+        created_at=tag.queue.created_at,
+        admitted_at=tag.queue.admitted_at,
+        ended_at=tag.queue.ended_at,
+        deadline=tag.essential.deadline,
+    )
+
+
+class Projection:
+    """Follows `cuscuta_tags`. `caught_up` is set once everything that stood at the start is in."""
+
+    def __init__(self, bucket: Bucket, clock: Clock, log: Logger, retention_s: float) -> None:
+        self._bucket, self._clock, self._log, self._retention_s = bucket, clock, log, retention_s
+        self._rows: dict[str, Summary] = {}
+        self._open: dict[str, Summary] = {}
+        self._places: list[tuple[datetime, str]] = []
+        self._revision = 0
+        self._hint = asyncio.Event()
+        self.caught_up = asyncio.Event()
+
+    def hint(self) -> None:
+        """Something changed: read at once."""
+        self._hint.set()
+
+    async def follow(self) -> None:
+        """Follow for ever."""
+        pruned = self._clock.monotonic()
+        while True:
+            self._hint.clear()
+            try:
+                await self.catch_up()
+            except BrokerUnavailable as error:
+                self._log.debug("the projection waits", cause=str(error))
+                await self._clock.sleep(0.5)
+                continue
+            self.caught_up.set()
+            if self._clock.monotonic() - pruned > 5:
+                pruned = self._clock.monotonic()
+                self.prune()
+            await wait_for_event(self._hint, _EVERY_S)
+
+    async def catch_up(self) -> None:
+        """Read all that was written since the last time."""
+        while entries := await self._bucket.since(self._revision):
+            for entry in entries:
+                try:
+                    self.take(decode(entry.value, JobTag))
+                except RecordError as error:
+                    self._log.warning("a record in cuscuta_tags is not ours", key=entry.key, cause=str(error))
+                self._revision = max(self._revision, entry.revision)
+            if len(entries) < BATCH_GET_SUBJECTS // 2:
+                return
+            await asyncio.sleep(0)  # a long catch-up must not hold up requests
+
+    def take(self, tag: JobTag) -> None:
+        """Let a tag count."""
+        row = summarise(tag)
+        if row.uid not in self._rows:
+            insort(self._places, row.place)
+        self._rows[row.uid] = row
+        if row.status.terminal:
+            self._open.pop(row.uid, None)
+        else:
+            self._open[row.uid] = row
+
+    def prune(self) -> None:
+        """Drop rows whose retention is over, and the oldest ended ones past the limit."""
+        now = self._clock.wall()
+        gone = {
+            row.uid
+            for row in self._rows.values()
+            if row.ended_at is not None and (now - row.ended_at).total_seconds() > self._retention_s
+        }
+        excess = len(self._rows) - len(gone) - limits.JOBS_SUMMARISED
+        if excess > 0:
+            ended = (uid for _, uid in self._places if self._rows[uid].status.terminal and uid not in gone)
+            gone.update(uid for uid, _ in zip(ended, range(excess), strict=False))
+        if gone:
+            self.drop(gone)
+
+    def drop(self, uids: set[str]) -> None:
+        """Forget rows."""
+        for uid in uids:
+            self._rows.pop(uid, None)
+            self._open.pop(uid, None)
+        self._places = [place for place in self._places if place[1] in self._rows]
+
+    def get(self, uid: str) -> Summary | None:
+        """A job's row."""
+        return self._rows.get(uid)
+
+    def open_jobs(self) -> list[Summary]:
+        """Jobs that have not ended."""
+        return list(self._open.values())
+
+    def newest(self, keep: Callable[[Summary], bool], before: str | None = None) -> Iterator[Summary]:
+        """Rows from the newest on, those older than `before` only."""
+        anchor = self._rows[before].place if before in self._rows else None
+        for i in range(len(self._places) - 1, -1, -1):
+            place = self._places[i]
+            if anchor is not None and place >= anchor:
+                continue
+            row = self._rows[place[1]]
+            if keep(row):
+                yield row
+
+    def __len__(self) -> int:
+        return len(self._rows)

@@ -1,0 +1,118 @@
+"""Results: created, never overwritten; what is stored is known from the keys alone."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from cuscuta import limits, spans, subjects
+from cuscuta.broker.connection import Broker
+from cuscuta.broker.kv import Bucket
+from cuscuta.errors import TooLarge
+from cuscuta.model import ChunkResult, ItemError, RecordError, decode, encode
+from cuscuta.spans import Span
+
+NULL = msgspec.Raw(b"null")
+READ_KEYS = 64  # results read at a time: 64 of at most 1 MiB stay below the server's 64 MiB of pending output
+
+
+class Results:
+    """`cuscuta_results` and the dead chunks, which together say what of a job is settled."""
+
+    def __init__(self, broker: Broker, bucket: Bucket) -> None:
+        self._broker, self._bucket = broker, bucket
+
+    async def write(self, uid: str, span: Span, result: ChunkResult) -> None:
+        """Store a span's results unless they are there. One that is too big is split; a single item becomes an error."""
+        value = encode(result)
+        if len(value) <= self._broker.max_payload - limits.RESULT_HEADROOM_BYTES:
+            try:
+                await self._bucket.create(subjects.result_key(uid, span), value)
+                return
+            except TooLarge:
+                pass  # the stream takes less than the server
+        if span.size == 1:
+            await self.write(uid, span, _refused(span, result, len(value)))
+            return
+        for part in spans.split(span, 2):
+            await self.write(uid, part, _slice(result, span, part))
+
+    async def stored(self, uid: str) -> list[Span]:
+        """The spans that have results, from the leader, as they were written."""
+        return [subjects.parse_result(key)[1] for key in await self._bucket.keys(subjects.results_of(uid))]
+
+    async def starts(self, uid: str, starts: Sequence[int]) -> list[Span]:
+        """Stored spans that begin at one of these items; one cheap direct read for a whole pull."""
+        found = await self._bucket.many([subjects.results_from(uid, start) for start in starts])
+        return [subjects.parse_result(entry.key)[1] for entry in found]
+
+    async def given_up(self, uid: str) -> list[Span]:
+        """The spans that were given up, from the leader."""
+        answer = await self._broker.api(
+            f"STREAM.INFO.{subjects.DEAD_STREAM}", {"subjects_filter": subjects.dead_of(uid)}
+        )
+        parsed = (subjects.parse_dead(s) for s in answer["state"].get("subjects") or {})
+        return [p[1] for p in parsed if p]
+
+    async def coverage(self, uid: str) -> tuple[list[Span], list[Span]]:
+        """(stored, given up)."""
+        stored, dead = await asyncio.gather(self.stored(uid), self.given_up(uid))
+        return stored, dead
+
+    async def read(self, uid: str, within: Span) -> AsyncIterator[tuple[Span, ChunkResult]]:
+        """The results inside of a span in order; each item once, even if two holders stored it."""
+        held = sorted(s for s in await self.stored(uid) if spans.clip(s, within).size)
+        cursor = within.start
+        for i in range(0, len(held), READ_KEYS):
+            group = held[i : i + READ_KEYS]
+            entries = await self._get(uid, group)
+            for span in group:
+                part = spans.clip(span, Span(cursor, within.stop))
+                value = entries.get(span)
+                if not part.size or value is None:
+                    continue
+                yield part, _slice(value, span, part)
+                cursor = part.stop
+
+    async def _get(self, uid: str, group: Sequence[Span]) -> dict[Span, ChunkResult]:
+        found: dict[Span, ChunkResult] = {}
+        missing = list(group)
+        while missing:
+            entries = await self._bucket.many([subjects.result_key(uid, span) for span in missing])
+            for entry in entries:
+                try:
+                    found[subjects.parse_result(entry.key)[1]] = decode(entry.value, ChunkResult)
+                except RecordError:
+                    continue  # written by hand
+            if not entries:
+                break  # purged meanwhile
+            missing = [span for span in missing if span not in found]
+        return found
+
+    async def remove(self, uid: str) -> int:
+        """Remove all results of a job; how many records."""
+        return await self._bucket.purge(subjects.results_of(uid))
+
+    async def jobs(self) -> set[str]:
+        """The uids that have results."""
+        return {subjects.parse_result(key)[0] for key in await self._bucket.keys()}
+
+
+def _slice(result: ChunkResult, span: Span, part: Span) -> ChunkResult:
+    if part == span:
+        return result
+    return ChunkResult(
+        values=result.values[part.start - span.start : part.stop - span.start],
+        at=result.at,
+        worker=result.worker,
+        account=result.account,
+        errors={k: v for k, v in result.errors.items() if part.start <= int(k) < part.stop},
+    )
+
+
+def _refused(span: Span, result: ChunkResult, size: int) -> ChunkResult:
+    error = ItemError("ResultTooLarge", f"result too large: {size:,} bytes; NATS takes 1 MiB unless configured higher")
+    return ChunkResult(
+        values=[NULL], at=result.at, worker=result.worker, account=result.account, errors={str(span.start): error}
+    )
+

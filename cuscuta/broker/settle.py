@@ -1,0 +1,115 @@
+"""Settling: close a job once its stored results say that it has ended. Idempotent; any service may call it.
+
+Truth is read in this order: the tag, then "no chunk stands in the queue" from the leader, then the stored spans. A
+chunk is stored before it leaves the queue, so with an empty queue whatever is not stored is in nobody's hands.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+from cuscuta import settling, spans, subjects
+from cuscuta.broker.bus import Bus
+from cuscuta.model import ChunkBody, Failure, JobStatus, JobTag
+from cuscuta.subjects import ChunkName
+
+
+class Settled(StrEnum):
+    """What a call of `settle` found."""
+
+    GONE = "gone"  # there is no such job
+    QUEUEING = "queueing"  # its chunks are not all out yet
+    RUNNING = "running"  # chunks wait or are held
+    MENDED = "mended"  # a gap was in nobody's hands and is queued again
+    ENDED = "ended"  # terminal, by this call or before
+
+
+async def settle(bus: Bus, uid: str) -> Settled:
+    """Close the job if it has ended; queue again what got lost. Raises BrokerUnavailable."""
+    tag = await bus.tags.get(uid)
+    if tag is None:
+        return Settled.GONE
+    if tag.status.terminal:
+        await tidy(bus, tag)
+        return Settled.ENDED
+    if tag.status is JobStatus.QUEUEING:
+        return Settled.QUEUEING
+    if await bus.work.next_chunk(uid):
+        return Settled.RUNNING
+    stored, dead = await bus.results.coverage(uid)
+    finding = settling.judge(tag.essential.span, stored, dead)
+    if finding.status is None:
+        essential = tag.essential
+        plan = spans.divide(
+            await bus.catalogues.grid(essential.catalogue),
+            essential.span,
+            tag.queue.seats,
+            essential.policy,
+            essential.chunk_items,
+        )
+        lost = settling.unplanned(plan, [], [*stored, *dead])
+        body = ChunkBody(uid, essential.catalogue, essential.target)
+        await bus.work.publish_chunks([ChunkName(uid, gap, 1) for gap in lost], body, essential.traceparent)
+        await bus.announce("chunk", uid)
+        bus.log.warning("a gap was in nobody's hands; queued again", uid=uid, items=spans.total(lost))
+        return Settled.MENDED
+    await close(bus, uid, finding.status)
+    return Settled.ENDED
+
+
+async def close(bus: Bus, uid: str, status: JobStatus, failures: Sequence[Failure] = ()) -> JobTag | None:
+    """End a job now, with whatever is stored; the tag as it stands. An ended job keeps its status."""
+    stored = await bus.results.stored(uid)
+    tag = await bus.tags.change(uid, _ending(bus, status, failures, stored))
+    if tag is not None:
+        await tidy(bus, tag)
+    return tag
+
+
+def _ending(
+    bus: Bus, status: JobStatus, failures: Sequence[Failure], stored: Sequence[spans.Span]
+) -> Callable[[JobTag], bool]:
+    def edit(tag: JobTag) -> bool:
+        tag.status = status
+        tag.queue.ended_at = bus.clock.wall()
+        tag.progress = settling.progress(tag.essential.span, stored)
+        for failure in failures:
+            tag.add_failure(failure)
+        return True
+
+    return edit
+
+
+async def tidy(bus: Bus, tag: JobTag) -> None:
+    """Remove what an ended job leaves on the bus and let the next job of its lane go; every step may be repeated."""
+    uid, essential = tag.uid, tag.essential
+    await bus.work.purge(subjects.chunks_of(uid))
+    await bus.work.drop_job_consumer(uid)
+    await bus.active_bucket.purge(uid)
+    await bus.work.purge(subjects.admit(essential.priority, uid))
+    if essential.lane:
+        await release_lane(bus, essential.lane, uid)
+    await bus.event(uid, str(tag.status), tag.status)
+    await bus.announce("ended", uid)
+
+
+async def release_lane(bus: Bus, lane: str, uid: str) -> None:
+    """Leave the lane and send its new head to admission; heads that have ended meanwhile are passed over."""
+    head = await bus.work.leave_lane(lane, uid)
+    while head:
+        tag = await bus.tags.get(head.uid)
+        if tag and not tag.status.terminal:
+            await bus.work.admit_if_head(head.uid, lane)
+            await bus.announce("submitted", head.uid)
+            return
+        head = await bus.work.leave_lane(lane, head.uid)
+
+
+async def note_failures(bus: Bus, uid: str, failures: Sequence[Failure]) -> None:
+    """Write failures into a running job's tag."""
+
+    def edit(tag: JobTag) -> bool:
+        for failure in failures:
+            tag.add_failure(failure)
+        return bool(failures)
+
+    await bus.tags.change(uid, edit)

@@ -1,0 +1,194 @@
+"""The work queue: lane entries, jobs that wait for admission, chunks. A subject stands in it once."""
+
+import base64
+from collections.abc import Iterable
+from itertools import islice
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from cuscuta import subjects
+from cuscuta.broker import assets
+from cuscuta.broker.batch import Message, publish_batch
+from cuscuta.broker.connection import NOT_FOUND, Broker
+from cuscuta.broker.kv import subject_list
+from cuscuta.errors import BrokerRefused, Conflict, Standing
+from cuscuta.limits import BATCH_MESSAGES
+from cuscuta.model import ChunkBody, Priority, RecordError, decode, encode
+from cuscuta.settings import Settings
+from cuscuta.subjects import ChunkName
+
+
+class Waiting(Struct, frozen=True):
+    """Body of lane entries and admit messages."""
+
+    uid: str
+    priority: Priority
+
+
+class Found(NamedTuple):
+    """A message of the stream, read without a consumer."""
+
+    subject: str
+    sequence: int
+    data: bytes
+
+
+class Work:
+    """The work-queue stream as Cuscuta uses it. Every method is safe to repeat."""
+
+    def __init__(self, broker: Broker, settings: Settings) -> None:
+        self._broker, self._settings = broker, settings
+        self.stream = subjects.work_stream()
+
+    async def put(self, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> bool:
+        """Publish unless the subject stands; whether it was new."""
+        try:
+            await self._broker.publish(subject, payload, headers)
+        except Standing:
+            return False
+        return True
+
+    # --- lanes and admission -------------------------------------------------------------------------------------
+
+    async def enqueue(self, uid: str, priority: Priority, lane: str | None) -> None:
+        """Put a job into its lane, and to admission if it is the lane's head (or has no lane)."""
+        body = encode(Waiting(uid, priority))
+        if lane is None:
+            await self.put(subjects.admit(priority, uid), body)
+            return
+        entry = subjects.lane_entry(lane, uid)
+        only_if_empty = {
+            "Nats-Expected-Last-Subject-Sequence": "0",
+            "Nats-Expected-Last-Subject-Sequence-Subject": subjects.lane_all(lane),
+        }
+        try:
+            await publish_batch(
+                self._broker, [(entry, body, only_if_empty), (subjects.admit(priority, uid), body, {})]
+            )
+        except (Conflict, Standing):
+            await self.put(entry, body)
+            await self.admit_if_head(uid, lane)
+
+    async def head(self, lane: str) -> Waiting | None:
+        """The job whose turn it is in a lane."""
+        found = await self.first(subjects.lane_all(lane))
+        if found is None:
+            return None
+        _, uid = subjects.parse_lane(found.subject)
+        try:
+            return Waiting(uid, decode(found.data, Waiting).priority)
+        except RecordError:  # published by hand; the subject says enough
+            return Waiting(uid, Priority.NORMAL)
+
+    async def admit_if_head(self, uid: str, lane: str) -> None:
+        """Send a job to admission if it is its lane's turn; closes the gap between a release and a late entry."""
+        head = await self.head(lane)
+        if head and head.uid == uid:
+            await self.put(subjects.admit(head.priority, uid), encode(head))
+
+    async def leave_lane(self, lane: str, uid: str) -> Waiting | None:
+        """Take a job's entry out of its lane; the new head, which the caller sends to admission."""
+        await self.purge(subjects.lane_entry(lane, uid))
+        return await self.head(lane)
+
+    async def active_consumers(self) -> int:
+        """How many jobs have a consumer now."""
+        state = (await self._broker.api(f"STREAM.INFO.{self.stream}"))["state"]
+        return int(state["consumer_count"]) - len(Priority)
+
+    # --- chunks --------------------------------------------------------------------------------------------------
+
+    async def publish_chunks(
+        self, chunks: Iterable[ChunkName], body: ChunkBody, traceparent: str | None = None
+    ) -> None:
+        """Publish chunks with one body in atomic batches; those that stand already are left as they are."""
+        headers = {"traceparent": traceparent} if traceparent else {}
+        payload = encode(body)
+        names = iter(chunks)
+        while group := list(islice(names, BATCH_MESSAGES)):
+            messages: list[Message] = [(subjects.chunk(name), payload, headers) for name in group]
+            try:
+                await publish_batch(self._broker, messages)
+            except Standing:  # some stand: an earlier try got further than we knew
+                for subject, data, more in messages:
+                    await self.put(subject, data, more)
+
+    async def queued(self, uid: str) -> list[ChunkName]:
+        """The chunks of a job that wait or are held, from the leader."""
+        names = []
+        for subject in await subject_list(self._broker, self.stream, subjects.chunks_of(uid)):
+            try:
+                names.append(subjects.parse_chunk(subject))
+            except ValueError:
+                continue  # a malformed message; whoever pulls it files it
+        return names
+
+    async def next_chunk(self, uid: str) -> Found | None:
+        """The first chunk of a job that waits or is held, from the leader; None means that the queue is empty."""
+        return await self.first(subjects.chunks_of(uid))
+
+    async def make_job_consumer(self, uid: str, target: str) -> None:
+        """The job's pull consumer. Raises NoRoom at `max_active_jobs`."""
+        await assets.make_consumer(
+            self._broker,
+            subjects.job_consumer(uid),
+            subjects.chunks_of(uid),
+            self._settings.ack_wait_s,
+            self._settings.max_deliver,
+            target=target.encode("ascii", "backslashreplace").decode()[:100],
+        )
+
+    async def drop_job_consumer(self, uid: str) -> None:
+        """Delete the job's consumer if it is there."""
+        try:
+            await self._broker.api(f"CONSUMER.DELETE.{self.stream}.{subjects.job_consumer(uid)}")
+        except BrokerRefused as error:
+            if error.code not in NOT_FOUND:
+                raise
+
+    async def job_consumers(self) -> set[str]:
+        """The uids of all jobs that have a consumer."""
+        uids: set[str] = set()
+        offset = 0
+        while True:
+            answer = await self._broker.api(f"CONSUMER.NAMES.{self.stream}", {"offset": offset})
+            page = answer.get("consumers") or []
+            uids.update(uid for name in page if (uid := subjects.parse_job_consumer(name)))
+            offset += len(page)
+            if not page or offset >= int(answer.get("total", 0)):
+                return uids
+
+    async def consumer_delivered(self, uid: str) -> tuple[int, int] | None:
+        """(pending, unacknowledged) of a job's consumer, None if it has none."""
+        try:
+            info = await self._broker.api(f"CONSUMER.INFO.{self.stream}.{subjects.job_consumer(uid)}")
+        except BrokerRefused as error:
+            if error.code in NOT_FOUND:
+                return None
+            raise
+        return int(info["num_pending"]), int(info["num_ack_pending"])
+
+    # --- any subject ---------------------------------------------------------------------------------------------
+
+    async def first(self, subject_filter: str) -> Found | None:
+        """The first message of a filter, from the leader."""
+        try:
+            answer = await self._broker.api(
+                f"STREAM.MSG.GET.{self.stream}", {"seq": 1, "next_by_subj": subject_filter}
+            )
+        except BrokerRefused as error:
+            if error.code in NOT_FOUND:
+                return None
+            raise
+        message = answer["message"]
+        return Found(message["subject"], int(message["seq"]), base64.b64decode(message.get("data", "")))
+
+    async def subjects(self, subject_filter: str) -> list[str]:
+        """All standing subjects of a filter, from the leader."""
+        return await subject_list(self._broker, self.stream, subject_filter)
+
+    async def purge(self, subject_filter: str) -> int:
+        """Remove all messages of a filter; how many."""
+        answer = await self._broker.api(f"STREAM.PURGE.{self.stream}", {"filter": subject_filter})
+        return int(answer.get("purged", 0))
