@@ -3,9 +3,10 @@
 Live: the loop made progress within the last seconds. Ready: the last round trip to everything needed worked.
 """
 
+import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import msgspec
 import uvicorn
 
 from cuscuta.clock import Clock
+from cuscuta.settings import Settings
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -31,6 +33,20 @@ class Health:
     def beat(self) -> None:
         """The main loop made progress."""
         self._beat = self._clock.monotonic()
+
+    async def beating(self, work: Awaitable[None]) -> None:
+        """Wait for a part of the start that may take long; the loop turns meanwhile."""
+        async with asyncio.TaskGroup() as group:
+            beats = group.create_task(self._beats())
+            try:
+                await work
+            finally:
+                beats.cancel()
+
+    async def _beats(self) -> None:
+        while True:
+            self.beat()
+            await self._clock.sleep(1.0)
 
     def bad(self, part: str, cause: str) -> None:
         """A part does not work, with the cause for a person."""
@@ -73,12 +89,20 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
-def server(app: Any, port_file: str, sock: socket.socket, **options: Any) -> Server:
-    """A server for an ASGI app on a bound socket; writes its port to `port_file` if that is named."""
-    if port_file:
-        Path(port_file).write_text(str(sock.getsockname()[1]))
+@contextlib.asynccontextmanager
+async def serving(app: Any, settings: Settings, host: str, port: int, **options: Any) -> AsyncIterator[None]:
+    """Serve an ASGI app while the block runs; writes the port to `port_file` if that is set. Raises OSError."""
+    sock = listen(host, port)
+    if settings.port_file:
+        Path(settings.port_file).write_text(str(sock.getsockname()[1]))
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", server_header=False, **options)
-    return Server(config)
+    server = Server(config)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.serve([sock]))
+        try:
+            yield
+        finally:
+            server.should_exit = True
 
 
 def app(health: Health) -> Any:

@@ -6,7 +6,8 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from cuscuta import __version__, logs, telemetry
 from cuscuta.clock import Clock, SystemClock
@@ -44,6 +45,21 @@ def run(part: str, main: Main, needs: tuple[str, ...]) -> None:
     except OSError as error:
         log.error("cannot start", cause=str(error))
         sys.exit(1)
+
+
+async def unless_halted(process: Process, work: Coroutine[Any, Any, None]) -> bool:
+    """Do something that may wait for ever, unless the process is told to stop; whether it was done."""
+    doing, halting = asyncio.ensure_future(work), asyncio.ensure_future(process.halt.wait())
+    try:
+        await asyncio.wait({doing, halting}, return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            doing.result()
+            return True
+        return False
+    finally:
+        for future in (doing, halting):
+            future.cancel()
+        await asyncio.wait({doing, halting})
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -107,6 +107,12 @@ def parse_chunk(subject: str) -> ChunkName:
     return ChunkName(uid, spans.parse(span), int(n))
 
 
+def parse_uid(subject: str) -> str:
+    """The uid of any chunk's subject, well formed or not."""
+    parts = subject.split(".")
+    return parts[2] if len(parts) > 2 else ""
+
+
 def job_consumer(uid: str) -> str:
     """The one pull consumer of an active job."""
     return JOB_CONSUMER_PREFIX + uid

@@ -1,0 +1,174 @@
+"""The connection pool, errors translated once, and migrations under an advisory lock."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib.resources import files
+from typing import Any, TypeVar
+
+import asyncpg
+
+from cuscuta.clock import Clock
+from cuscuta.errors import DatabaseUnavailable
+from cuscuta.logs import Logger
+from cuscuta.settings import Settings
+
+ResultT = TypeVar("ResultT")
+
+MIGRATION_LOCK = 0x43_55_53_43  # "CUSC"; any number that nothing else in this database uses
+_GONE = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.OperatorInterventionError,  # terminated by an administrator, or starting up and shutting down
+    asyncpg.TooManyConnectionsError,
+)
+
+
+class Database:
+    """One process's pool. `connect` waits for ever, with a log line."""
+
+    COMMAND_S = 10.0  # a statement that takes longer is stuck: all of ours touch a handful of rows
+
+    def __init__(self, settings: Settings, clock: Clock, log: Logger) -> None:
+        self._settings, self._clock, self._log = settings, clock, log
+        self._pool: asyncpg.Pool[Any] | None = None
+
+    async def connect(self) -> None:
+        """Open the pool; tries again until it works."""
+        tries = 0
+        while True:
+            try:
+                self._pool = await asyncpg.create_pool(
+                    self._settings.postgres_url,
+                    min_size=1,
+                    max_size=self._settings.postgres_pool,
+                    command_timeout=self.COMMAND_S,
+                    timeout=5,
+                )
+                return
+            except (*_GONE, asyncpg.PostgresError) as error:
+                tries += 1
+                if tries in (1, 10) or tries % 60 == 0:
+                    self._log.warning("waiting for PostgreSQL", cause=str(error) or type(error).__name__)
+                await self._clock.sleep(0.5)
+
+    async def close(self) -> None:
+        """Close the pool; bounded."""
+        if self._pool is not None:
+            try:
+                async with asyncio.timeout(3):
+                    await self._pool.close()
+            except TimeoutError:
+                self._pool.terminate()
+
+    async def rows(self, sql: str, *values: Any) -> list[asyncpg.Record]:
+        """Run one statement. Raises DatabaseUnavailable."""
+        if self._pool is None:
+            raise DatabaseUnavailable("not connected yet")
+        with _translated():
+            async with self._pool.acquire(timeout=5) as connection:
+                return list(await connection.fetch(sql, *values))
+
+    async def row(self, sql: str, *values: Any) -> asyncpg.Record | None:
+        """The first row of one statement. Raises DatabaseUnavailable."""
+        found = await self.rows(sql, *values)
+        return found[0] if found else None
+
+    async def many(self, sql: str, values: list[tuple[Any, ...]]) -> None:
+        """Run one statement for each row of values, all or none. Raises DatabaseUnavailable."""
+        if self._pool is None:
+            raise DatabaseUnavailable("not connected yet")
+        with _translated():
+            async with self._pool.acquire(timeout=5) as connection, connection.transaction():
+                await connection.executemany(sql, values, timeout=60)
+
+    async def insist(self, what: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """Do something that is safe to repeat until PostgreSQL answers, for ever."""
+        said = False
+        while True:
+            try:
+                return await what()
+            except DatabaseUnavailable as error:
+                if not said:
+                    self._log.warning("PostgreSQL is gone, trying again until it is back", cause=str(error))
+                    said = True
+                await self._clock.sleep(0.5)
+
+    async def ping(self) -> str | None:
+        """A round trip; the cause if it fails."""
+        try:
+            await self.rows("SELECT 1")
+        except DatabaseUnavailable as error:
+            return str(error)
+        return None
+
+    async def migrate(self) -> list[str]:
+        """Run the migrations that are missing, one process at a time; their names."""
+        done: list[str] = []
+        connection = await asyncpg.connect(self._settings.postgres_url, timeout=5)
+        try:
+            await connection.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK)
+            await connection.execute(
+                "CREATE TABLE IF NOT EXISTS migration (name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())"
+            )
+            standing = {row["name"] for row in await connection.fetch("SELECT name FROM migration")}
+            for name, sql in migrations():
+                if name not in standing:
+                    async with connection.transaction():
+                        await connection.execute(sql)
+                        await connection.execute("INSERT INTO migration (name) VALUES ($1)", name)
+                    done.append(name)
+        finally:
+            await connection.close()
+        return done
+
+    async def await_schema(self) -> None:
+        """Wait until entry has run every migration; says so once."""
+        wanted, said = {name for name, _ in migrations()}, False
+        while True:
+            rows = await self.insist(lambda: self.rows("SELECT to_regclass('migration') IS NOT NULL AS made"))
+            if rows[0]["made"]:
+                names = {r["name"] for r in await self.insist(lambda: self.rows("SELECT name FROM migration"))}
+                if wanted <= names:
+                    return
+            if not said:
+                self._log.warning("waiting for entry to run the migrations")
+                said = True
+            await self._clock.sleep(0.3)
+
+    @contextlib.asynccontextmanager
+    async def exclusive(self, lock: int) -> AsyncIterator[Callable[[], Awaitable[None]] | None]:
+        """Hold an advisory lock on a connection of its own while the block runs; None if another has it.
+
+        Yields a check that raises DatabaseUnavailable once the connection, and so the lock, is lost.
+        """
+        with _translated():
+            connection = await asyncpg.connect(self._settings.postgres_url, timeout=5, command_timeout=self.COMMAND_S)
+        try:
+            with _translated():
+                got = await connection.fetchval("SELECT pg_try_advisory_lock($1)", lock)
+
+            async def check() -> None:
+                with _translated():
+                    await connection.fetchval("SELECT 1")
+
+            yield check if got else None
+        finally:
+            connection.terminate()  # also frees the lock, without waiting for a server that may be gone
+
+
+def migrations() -> list[tuple[str, str]]:
+    """(name, SQL) of every migration, in order."""
+    folder = files("cuscuta.db") / "migrations"
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return [(name, (folder / name).read_text("utf-8")) for name in names]
+
+
+@contextlib.contextmanager
+def _translated() -> Any:
+    try:
+        yield
+    except _GONE as error:
+        raise DatabaseUnavailable(f"PostgreSQL: {error or type(error).__name__}") from error

@@ -1,0 +1,1 @@
+"""The worker: leases accounts, pulls chunks, polls the upstream, writes results, acknowledges."""

@@ -1,0 +1,181 @@
+"""One leased account at work: its session, its pace, its rate, what it follows."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar
+
+from aiolimiter import AsyncLimiter
+
+from cuscuta import backoff
+from cuscuta.clock import Clock
+from cuscuta.db import Lease
+from cuscuta.db.leases import Return
+from cuscuta.errors import AccountForbidden, AuthenticationFailed, CuscutaError, Throttled, UpstreamTimeout
+from cuscuta.model import Item
+from cuscuta.settings import Settings
+from worker.leaser import Leaser
+from worker.upstream.protocol import Session, Target, Upstream
+
+ResultT = TypeVar("ResultT")
+
+HALT_GRACE_S = 0.5  # the item in hand may take this much longer after SIGTERM: hand-over stays below a second
+
+
+class LeaseLost(CuscutaError):
+    """The lease can no longer be trusted: stop using the account and throw away what is not stored."""
+
+
+class Cut(CuscutaError):
+    """A call was cut off because the process halts or the job has ended."""
+
+
+class Account:
+    """Everything a seat does with its account goes through here."""
+
+    def __init__(self, lease: Lease, upstream: Upstream, leaser: Leaser, settings: Settings, clock: Clock) -> None:
+        self.lease, self._upstream, self._leaser, self._settings, self._clock = lease, upstream, leaser, settings, clock
+        self.session = Session(email=lease.email, password=lease.password, user_id=lease.user_id, token=lease.token)
+        self.rate = lease.rate
+        self.item_s: float | None = None  # how long a poll takes with this account
+        self.throttled = 0  # times in a row
+        self._login = asyncio.Lock()
+        self._follows: dict[str, Target] = {}  # by uid
+        self._calls: set[asyncio.Timeout] = set()
+        capacity = upstream.capacity
+        # One poll per 1/rate seconds and no burst, so that no window of the upstream's can overflow.
+        self._pace = AsyncLimiter(1, 1 / capacity.rate_per_s) if capacity.rate_per_s else None
+
+    # --- calls ---------------------------------------------------------------------------------------------------
+
+    async def poll(self, target: Target, item: Item) -> Any:
+        """One poll, at the account's pace."""
+        if self._pace:
+            await self._interruptible(self._pace.acquire())
+        return await self._logged_in(lambda: self._upstream.poll(self.session, target, item))
+
+    async def pause(self, seconds: float) -> None:
+        """Wait between two calls; raises Cut if the process halts meanwhile."""
+        await self._interruptible(self._clock.sleep(seconds))
+
+    async def target(self, uid: str, name: str) -> Target:
+        """The job's target, followed if the upstream needs that; the oldest follow makes room for it."""
+        if found := self._follows.get(uid):
+            return found
+        while len(self._follows) >= self._upstream.capacity.follow_slots:
+            await self.unfollow(next(iter(self._follows)))
+        follow_id = None
+        if self._upstream.needs_follow:
+            follow_id = await self._logged_in(lambda: self._upstream.follow(self.session, name))
+        self._follows[uid] = Target(name, follow_id)
+        return self._follows[uid]
+
+    async def unfollow(self, uid: str) -> None:
+        """Undo a follow; its failure is ignored."""
+        target = self._follows.pop(uid, None)
+        if target is None or not self._upstream.needs_follow:
+            return
+        with contextlib.suppress(Exception):
+            await self._bounded(lambda: self._upstream.unfollow(self.session, target))
+
+    async def forget(self, keep: Callable[[str], bool]) -> None:
+        """Unfollow the targets of jobs that are over."""
+        for uid in [uid for uid in self._follows if not keep(uid)]:
+            await self.unfollow(uid)
+
+    def cut(self, grace_s: float) -> None:
+        """End calls under way within this time; they raise Cut."""
+        until = asyncio.get_running_loop().time() + grace_s
+        for call in self._calls:
+            when = call.when()
+            if not call.expired() and (when is None or when > until):
+                call.reschedule(until)
+
+    async def _logged_in(self, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """A call with a session; a stale one is renewed once."""
+        used = self.session.token
+        if self._upstream.needs_login and not used:
+            await self._log_in(used)
+            used = self.session.token
+        try:
+            return await self._bounded(call)
+        except AuthenticationFailed:
+            if not self._upstream.needs_login:
+                raise AccountForbidden("the upstream does not accept this account's credentials") from None
+        await self._log_in(used)
+        try:
+            return await self._bounded(call)
+        except AuthenticationFailed as error:
+            raise AccountForbidden(f"not accepted even after a new login: {error}") from error
+
+    async def _log_in(self, used: str | None) -> None:
+        async with self._login:  # several polls at once may find the same token stale
+            if self.session.token != used and self.session.token:
+                return
+            try:
+                await self._bounded(lambda: self._upstream.log_in(self.session))
+            except AuthenticationFailed as error:
+                raise AccountForbidden(f"login refused: {error}") from error
+            if self.session.token:
+                await self._leaser.save_token(self.lease, self.session.token, self.session.user_id)
+
+    async def _bounded(self, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """A call within the item's time and within the lease's trust."""
+        loop = asyncio.get_running_loop()
+        trust_s = self.trust_s
+        if trust_s <= 0:
+            raise LeaseLost("the lease is over")
+        end = loop.time() + min(self._settings.item_timeout_s, trust_s)
+        try:
+            async with asyncio.timeout_at(end) as timeout:
+                with self._listed(timeout):
+                    return await call()
+        except TimeoutError as error:
+            if not timeout.expired():
+                raise  # the adapter's own
+            if self.trust_s <= 0:
+                raise LeaseLost("the lease ended during a call") from error
+            if timeout.when() != end:
+                raise Cut("cut off") from error
+            raise UpstreamTimeout(f"no answer within {self._settings.item_timeout_s:g} s") from error
+
+    async def _interruptible(self, wait: Awaitable[None]) -> None:
+        try:
+            async with asyncio.timeout(None) as timeout:
+                with self._listed(timeout):
+                    await wait
+        except TimeoutError as error:
+            raise Cut("cut off") from error
+
+    @contextlib.contextmanager
+    def _listed(self, timeout: asyncio.Timeout) -> Iterator[None]:
+        self._calls.add(timeout)
+        try:
+            yield
+        finally:
+            self._calls.discard(timeout)
+
+    # --- standing ------------------------------------------------------------------------------------------------
+
+    @property
+    def trust_s(self) -> float:
+        """Seconds for which the lease can be trusted."""
+        return self.lease.trusted_until - self._clock.monotonic()
+
+    def succeeded(self) -> None:
+        """A chunk was done: the rate recovers."""
+        self.rate = min(1.0, self.rate + self._settings.account_recovery)
+
+    def rest_s(self, error: Throttled) -> float:
+        """How long to rest after this throttling: what the upstream asked for, else semi-linear back-off."""
+        self.throttled += 1
+        if error.retry_after_s is not None:
+            return error.retry_after_s
+        s = self._settings
+        return backoff.semi_linear(self.throttled, s.throttle_base_s, s.throttle_cap_s, random.random())
+
+    def blamed(self, message: str) -> Return:
+        """How to give the account back after an account error: the rate falls, below the floor it is disabled."""
+        self.rate = max(0.0, round(self.rate - self._settings.account_penalty, 6))
+        return Return(self.rate, rest_s=self._settings.throttle_base_s, disable=self.rate <= 0, error=message)

@@ -1,0 +1,287 @@
+"""One chunk in a seat's hands: poll item by item, flush, write, acknowledge; or store what is done and hand back.
+
+Nothing here decides what an error means: `cuscuta.errors` says it by type, and `run` is the table of DESIGN §5.
+"""
+
+import asyncio
+import contextlib
+import random
+from typing import Any
+
+import msgspec
+
+from cuscuta import backoff, errors, spans, subjects, telemetry
+from cuscuta.broker import Delivery
+from cuscuta.broker.settle import close
+from cuscuta.clock import wait_for_event
+from cuscuta.db.leases import Return
+from cuscuta.errors import BrokerUnavailable, CuscutaError, Verdict, verdict_of
+from cuscuta.model import ChunkBody, ChunkResult, DeadChunk, Item, ItemError, JobStatus, encode
+from cuscuta.spans import Span
+from cuscuta.subjects import ChunkName
+from worker import choice, window
+from worker.account import Account, Cut, LeaseLost
+from worker.failures import describe
+from worker.holds import Hold
+from worker.jobs import Job
+from worker.kit import Kit
+from worker.upstream.protocol import Target
+
+FLUSH_BYTES = 512 << 10  # half of NATS's default max_payload, so that a flush is one message
+_NULL = msgspec.Raw(b"null")
+
+
+class HoldLost(CuscutaError):
+    """Ack-wait may have passed: the chunk may be somebody else's by now."""
+
+
+class Resting(CuscutaError):
+    """The upstream asked for a rest that is longer than this chunk."""
+
+    def __init__(self, seconds: float, cause: str) -> None:
+        super().__init__(cause)
+        self.seconds = seconds
+
+
+class ChunkRun:
+    """One delivery of a chunk. `todo` are the parts of it that are not stored yet."""
+
+    def __init__(
+        self, kit: Kit, account: Account, job: Job, hold: Hold, name: ChunkName, body: ChunkBody, todo: list[Span]
+    ) -> None:
+        self._kit, self._account, self._job, self._hold = kit, account, job, hold
+        self._name, self._body, self._todo = name, body, todo
+        self._attempts = body.attempts + hold.delivery.delivered - 1
+        self._cursor = todo[0].start if todo else name.span.stop  # everything of the chunk before it is polled
+        self._start = self._cursor  # of the values that are not flushed yet
+        self._values: list[msgspec.Raw] = []
+        self._errors: dict[str, ItemError] = {}
+        self._bytes = 0
+        self._flushed_at = kit.bus.clock.monotonic()
+        self._writes: list[asyncio.Task[bool]] = []
+        self._target = Target("")
+
+    async def run(self) -> Return | None:
+        """Work it off. None: go on with this account; else how to give the account back."""
+        kit, job, account = self._kit, self._job, self._account
+        if self._hold.delivery.delivered > 1:
+            self._fail("WorkerHalting", "its last holder died or was silent for too long")
+        if self._attempts >= kit.settings.max_attempts:
+            await self._give_up("attempts used up by holders that died")
+            return None
+        parent = self._hold.delivery.headers.get("traceparent")
+        try:
+            with telemetry.span("chunk", parent, **{"cuscuta.job": job.uid, "cuscuta.span": str(self._name.span)}):
+                await self._poll_all()
+            account.succeeded()
+            await kit.finisher.start(job.uid, self._finish())
+        except (Cut, HoldLost) as error:
+            await self._interrupted(error)
+        except LeaseLost as error:
+            await self._hand_back("LeaseLost", str(error), another=False)
+            return Return(account.rate)
+        except Resting as rest:
+            await self._hand_back("Throttled", str(rest), another=False)
+            return Return(account.rate, rest_s=rest.seconds)
+        except Exception as error:  # noqa: BLE001 - an adapter may raise anything; the verdict decides
+            return await self._judge(error)
+        return None
+
+    async def _judge(self, error: Exception) -> Return | None:
+        secrets = (self._account.session.password, self._account.session.token)
+        kind, message = type(error).__name__, describe(error, *secrets)
+        verdict = verdict_of(error)
+        if verdict is Verdict.JOB:
+            self._drop()
+            failure = self._kit.failures.make(kind, message, self._name.span, self._account.lease.account, None)
+            await self._kit.bus.broker.insist(
+                lambda: close(self._kit.bus, self._job.uid, JobStatus.FAILED, [failure])
+            )
+            self._kit.jobs.end(self._job.uid)
+            return None
+        if verdict in (Verdict.ACCOUNT, Verdict.LOGIN):
+            await self._hand_back("AccountFailed", message, another=False)
+            return self._account.blamed(message)
+        if verdict is Verdict.BUG:
+            self._kit.log.error("adapter bug", uid=self._job.uid, span=str(self._name.span), error=kind, cause=message)
+        await self._hand_back(kind, message, another=True)
+        return None
+
+    # --- polling -------------------------------------------------------------------------------------------------
+
+    async def _poll_all(self) -> None:
+        kit, account = self._kit, self._account
+        began = kit.bus.clock.monotonic()
+        self._target = await self._patiently(lambda: account.target(self._job.uid, self._body.target))
+        width = kit.upstream.capacity.concurrency
+        for gap in self._todo:
+            self._cursor = self._start = gap.start
+            items = await kit.bus.broker.insist(lambda: kit.bus.catalogues.items(self._body.catalogue, gap))  # noqa: B023
+            async with contextlib.aclosing(window.in_order(items, self._ask, width)) as values:
+                async for value in values:
+                    await self._add(value)
+            await self._flush()
+        self._cursor = self._name.span.stop
+        count = sum(gap.size for gap in self._todo)
+        if count:
+            account.item_s = choice.smooth(account.item_s, (kit.bus.clock.monotonic() - began) / count)
+
+    async def _ask(self, item: Item) -> msgspec.Raw | ItemError:
+        try:
+            return await self._patiently(lambda: self._value(item))
+        except errors.UpstreamError as error:
+            if error.verdict is not Verdict.ITEM:
+                raise
+            return ItemError(type(error).__name__, describe(error, self._account.session.password))
+
+    async def _value(self, item: Item) -> msgspec.Raw:
+        value = await self._account.poll(self._target, item)
+        return value if isinstance(value, msgspec.Raw) else msgspec.Raw(encode(value))
+
+    async def _patiently(self, call: Any) -> Any:
+        """A call of the upstream: short rests and failures that may pass are waited out in place."""
+        settings, tries = self._kit.settings, 0
+        while True:
+            await self._guard()
+            try:
+                answer = await call()
+            except errors.Throttled as error:
+                seconds = self._account.rest_s(error)
+                if seconds > max(1.0, (self._account.item_s or 0.0) * self._name.span.size):
+                    raise Resting(seconds, str(error)) from error
+                await self._account.pause(seconds)
+            except errors.UpstreamError as error:
+                tries += 1
+                if error.verdict is not Verdict.TRANSIENT or tries > settings.transient_retries:
+                    raise
+                wait = backoff.exponential(tries, settings.backoff_base_s, settings.backoff_cap_s, random.random())
+                await self._account.pause(wait)
+            else:
+                self._account.throttled = 0
+                return answer
+
+    async def _guard(self) -> None:
+        """Before each call: go on only if the result will count, and can be written."""
+        kit = self._kit
+        while not kit.bus.broker.connected.is_set() and not kit.halt.is_set():
+            await wait_for_event(kit.bus.broker.connected, 0.2)
+        if kit.halt.is_set() or self._job.ended:
+            raise Cut("halting" if kit.halt.is_set() else "the job has ended")
+        if not self._hold.trusted():
+            raise HoldLost("ack-wait passed")
+
+    # --- storing -------------------------------------------------------------------------------------------------
+
+    async def _add(self, value: msgspec.Raw | ItemError) -> None:
+        if isinstance(value, ItemError):
+            self._errors[str(self._cursor)] = value
+            value = _NULL
+        size = len(memoryview(value))
+        if self._values and self._bytes + size > FLUSH_BYTES:
+            await self._flush()
+        self._values.append(value)
+        self._bytes += size
+        self._cursor += 1
+        if self._kit.bus.clock.monotonic() - self._flushed_at >= self._kit.settings.flush_s:
+            await self._flush()
+
+    async def _flush(self) -> None:
+        self._flushed_at = self._kit.bus.clock.monotonic()
+        if not self._values:
+            return
+        span = Span(self._start, self._start + len(self._values))
+        result = ChunkResult(
+            self._values, self._kit.bus.clock.wall(), self._kit.name, self._account.lease.account, self._errors
+        )
+        self._start, self._values, self._errors, self._bytes = span.stop, [], {}, 0
+        self._writes.append(await self._kit.finisher.start(self._job.uid, self._write(span, result)))
+
+    async def _write(self, span: Span, result: ChunkResult) -> bool:
+        """Store results for as long as the chunk is ours; whether they are stored."""
+        broker, tries = self._kit.bus.broker, 0
+        while self._hold.trusted():
+            try:
+                await self._kit.bus.results.write(self._job.uid, span, result)
+                return True
+            except BrokerUnavailable:
+                tries += 1
+                await self._kit.bus.clock.sleep(backoff.exponential(tries, 0.1, 1.0, random.random()))
+            except errors.BrokerRefused as error:
+                self._kit.log.error("a result was refused", uid=self._job.uid, span=str(span), cause=str(error))
+                await self._kit.bus.clock.sleep(1.0)
+            if not broker.connected.is_set():
+                await wait_for_event(broker.connected, 0.5)
+        return False
+
+    async def _stored(self) -> bool:
+        """Wait for all writes; whether everything polled so far is stored."""
+        return all([await write for write in self._writes])
+
+    async def _finish(self) -> bool:
+        """Acknowledge after the writes' own acknowledgement."""
+        stored = await self._stored()
+        if stored:
+            await self._hold.delivery.ack()
+            self._job.unsettled = self._hold.delivery
+        self._drop()
+        return stored
+
+    # --- ending otherwise ----------------------------------------------------------------------------------------
+
+    async def _interrupted(self, error: CuscutaError) -> None:
+        if isinstance(error, Cut) and not self._job.ended:
+            await self._hand_back("WorkerHalting", "the worker stops; the rest was handed back", another=False)
+            return
+        if self._job.ended:
+            await self._hold.delivery.ack()
+        self._drop()
+
+    async def _hand_back(self, kind: str, message: str, *, another: bool) -> None:
+        """Store what is done, publish the rest as the next incarnation, acknowledge: in this order."""
+        await self._flush()
+        if not await self._stored() or not self._hold.trusted() or self._job.ended:
+            self._drop()
+            return
+        attempts = self._attempts + (1 if another else 0)
+        self._fail(kind, message, attempts)
+        if attempts >= self._kit.settings.max_attempts:
+            await self._give_up(f"{kind}: {message}")
+            return
+        rest = Span(self._cursor, self._name.span.stop)
+        await publish_rest(self._kit, self._hold.delivery, ChunkName(self._name.uid, rest, self._name.n), self._body, attempts)
+        self._job.unsettled = self._hold.delivery
+        self._drop()
+
+    async def _give_up(self, reason: str) -> None:
+        """File what is not stored under CUSCUTA_DEAD, then end the message with the reason."""
+        kit, uid, delivery = self._kit, self._job.uid, self._hold.delivery
+        stored = await kit.bus.broker.insist(lambda: kit.bus.results.stored(uid))
+        for gap in spans.gaps(self._name.span, stored):
+            dead = DeadChunk(uid, gap, reason, self._attempts + 1, kit.bus.clock.wall(), kit.name)
+            await kit.bus.broker.insist(lambda: kit.bus.bury(dead))  # noqa: B023 - awaited before the loop goes on
+        self._fail("GivenUp", reason)
+        try:
+            await delivery.term(reason[:200])
+        except BrokerUnavailable as error:
+            kit.log.debug("a term was not heard; the chunk comes again and is given up again", cause=str(error))
+        self._job.unsettled = delivery
+        self._drop()
+
+    def _fail(self, kind: str, message: str, attempts: int | None = None) -> None:
+        account = self._account.lease.account
+        failure = self._kit.failures.make(kind, message, self._name.span, account, attempts)
+        self._kit.failures.note(self._job.uid, failure)
+
+    def _drop(self) -> None:
+        self._kit.holds.drop(self._hold)
+
+
+async def publish_rest(kit: Kit, delivery: Delivery, rest: ChunkName, body: ChunkBody, attempts: int) -> None:
+    """Put (the rest of) a chunk back into the queue as its next incarnation, then acknowledge the old one."""
+    fresh = subjects.chunk(ChunkName(rest.uid, rest.span, rest.n + 1))
+    again = ChunkBody(body.uid, body.catalogue, body.target, attempts)
+    traceparent = delivery.headers.get("traceparent")
+    headers = {"traceparent": traceparent} if traceparent else None
+    await kit.bus.broker.insist(lambda: kit.bus.work.put(fresh, encode(again), headers))
+    await delivery.ack()
+    await kit.bus.announce("chunk", rest.uid)

@@ -1,0 +1,55 @@
+"""Failures on their way into JobTags: gathered per job, written by one compare-and-set twice a second."""
+
+from collections import defaultdict
+
+from cuscuta import limits
+from cuscuta.broker import Bus
+from cuscuta.broker.settle import note_failures
+from cuscuta.errors import BrokerUnavailable
+from cuscuta.model import Failure
+from cuscuta.spans import Span
+
+_EVERY_S = 0.5
+
+
+def describe(error: BaseException, *secrets: str | None) -> str:
+    """An error for a person: bounded, on one line, without the given secrets."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    for secret in secrets:
+        if secret and len(secret) >= 3:
+            text = text.replace(secret, "***")
+    return text[: limits.FAILURE_MESSAGE_CHARS]
+
+
+class Failures:
+    """What went wrong and is not in a tag yet; at most FAILURES_KEPT a job."""
+
+    def __init__(self, bus: Bus, worker: str) -> None:
+        self._bus, self._worker = bus, worker
+        self._waiting: dict[str, list[Failure]] = defaultdict(list)
+
+    def make(self, kind: str, message: str, span: Span | None, account: int | None, attempt: int | None) -> Failure:
+        """A failure of this worker, now."""
+        return Failure(kind, message, self._bus.clock.wall(), span, account, self._worker, attempt)
+
+    def note(self, uid: str, failure: Failure) -> None:
+        """Keep a failure for the next write."""
+        waiting = self._waiting[uid]
+        if len(waiting) < limits.FAILURES_KEPT:
+            waiting.append(failure)
+
+    async def flush(self) -> None:
+        """Write what waits. What cannot be written now waits on."""
+        for uid in list(self._waiting):
+            failures = self._waiting.pop(uid, [])
+            try:
+                await note_failures(self._bus, uid, failures)
+            except BrokerUnavailable:
+                self._waiting[uid] = [*failures, *self._waiting.get(uid, [])][: limits.FAILURES_KEPT]
+                return
+
+    async def flush_for_ever(self) -> None:
+        """Write twice a second."""
+        while True:
+            await self._bus.clock.sleep(_EVERY_S)
+            await self.flush()

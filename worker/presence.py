@@ -1,0 +1,57 @@
+"""The process's heartbeat in `cuscuta_workers`: who is here, with which accounts, doing what."""
+
+from collections.abc import Sequence
+
+from cuscuta import __version__
+from cuscuta.broker import Bus
+from cuscuta.clock import wait_for_event
+from cuscuta.errors import BrokerUnavailable
+from cuscuta.health import Health
+from cuscuta.model import Presence, encode
+from cuscuta.service import Process
+from worker.seat import Seat
+
+
+class Heartbeat:
+    """Beats every `heartbeat_s`, and sooner when the number of seats at work changes."""
+
+    def __init__(self, process: Process, bus: Bus, seats: Sequence[Seat], health: Health) -> None:
+        self._process, self._bus, self._seats, self._health = process, bus, seats, health
+        self._started_at = process.clock.wall()
+
+    def presence(self) -> Presence:
+        """The heartbeat as it would be sent now."""
+        busy = [seat for seat in self._seats if seat.account]
+        return Presence(
+            worker=self._process.name,
+            boot=self._process.boot,
+            version=__version__,
+            seats=len(busy),
+            working=[seat.doing for seat in busy],
+            accounts={str(seat.account.lease.account): seat.account.rate for seat in busy if seat.account},
+            started_at=self._started_at,
+            at=self._process.clock.wall(),
+        )
+
+    async def beat(self) -> None:
+        """For ever, until the process halts."""
+        clock, every = self._process.clock, self._process.settings.heartbeat_s
+        last, seats = -every, 0
+        while not self._process.halt.is_set():
+            self._health.beat()
+            presence = self.presence()
+            if presence.seats != seats or clock.monotonic() - last >= every:
+                try:
+                    await self._bus.worker_bucket.put(self._process.name, encode(presence))
+                    last, seats = clock.monotonic(), presence.seats
+                    self._health.good("nats")
+                except BrokerUnavailable as error:
+                    self._health.bad("nats", str(error))
+            await wait_for_event(self._process.halt, min(0.25, every))
+
+    async def leave(self) -> None:
+        """Say goodbye."""
+        try:
+            await self._bus.worker_bucket.purge(self._process.name)
+        except BrokerUnavailable:
+            return  # the heartbeat runs out by itself

@@ -1,0 +1,147 @@
+"""The worker's composition root: wiring, task groups, and the order of stopping.
+
+Stop order: no new pull; seats finish the item in hand, hand back the rest and return their accounts; writes on their
+way are awaited; background tasks end; the heartbeat is taken down; connections close. All inside `halt_grace_s`.
+"""
+
+import asyncio
+import sys
+
+from cuscuta import health, service
+from cuscuta.broker import Bus
+from cuscuta.broker.assets import await_ready
+from cuscuta.clock import wait_for_event
+from cuscuta.db import Database, Leases, Vault
+from cuscuta.db.vault import VaultError
+from cuscuta.service import Process
+from worker.failures import Failures
+from worker.finisher import Finisher
+from worker.holds import Holds
+from worker.jobs import Jobs
+from worker.kit import Kit
+from worker.leaser import Leaser
+from worker.presence import Heartbeat
+from worker.seat import Seat
+from worker.upstream.loader import AdapterError, load
+from worker.upstream.protocol import Upstream
+from worker.upstream.schema import AdapterFileError
+
+_PING_S = 2.0
+
+
+async def work(process: Process) -> None:
+    """Run a worker until it is told to stop."""
+    settings, clock, log = process.settings, process.clock, process.log
+    try:
+        upstream, vault = load(settings.upstream), Vault(settings.secret_keys)
+    except (AdapterError, AdapterFileError, VaultError) as error:
+        for line in str(error).splitlines():
+            print(f"worker: {line}", file=sys.stderr)
+        sys.exit(2)
+    state = health.Health(clock)
+    bus = Bus(settings, clock, log, f"cuscuta.worker {process.name}")
+    database = Database(settings, clock, log)
+    leases = Leases(database, vault, settings, clock)
+    async with health.serving(health.app(state), settings, settings.health_host, settings.health_port):
+        try:
+            if await service.unless_halted(process, state.beating(_start(bus, database, upstream))):
+                state.good("start")
+                log.info("ready", upstream=upstream.name, seats=settings.seats)
+                await _run(process, bus, database, leases, upstream, state)
+        finally:
+            await upstream.close()
+            await database.close()
+            await bus.broker.close()
+
+
+async def _start(bus: Bus, database: Database, upstream: Upstream) -> None:
+    await upstream.open()
+    await bus.broker.connect()
+    await database.connect()
+    await await_ready(bus.broker, bus.log)
+    await database.await_schema()
+
+
+async def _run(
+    process: Process, bus: Bus, database: Database, leases: Leases, upstream: Upstream, state: health.Health
+) -> None:
+    settings, clock = process.settings, process.clock
+    async with asyncio.TaskGroup() as background, asyncio.TaskGroup() as finishing:
+        kit = Kit(
+            name=process.name,
+            settings=settings,
+            bus=bus,
+            log=process.log,
+            upstream=upstream,
+            leaser=Leaser(leases, process.name, settings.lease_term_s, clock, process.log),
+            jobs=Jobs(bus),
+            holds=Holds(clock, settings.ack_wait_s),
+            failures=Failures(bus, process.name),
+            finisher=Finisher(finishing),
+            halt=process.halt,
+        )
+        seats = [Seat(kit, index) for index in range(settings.seats)]
+        heartbeat = Heartbeat(process, bus, seats, state)
+        kit.jobs.on_end = lambda uid: [seat.ended(uid) for seat in seats]
+        duties = (
+            kit.leaser.hand_out(),
+            kit.leaser.renew(),
+            kit.jobs.follow(),
+            kit.holds.tick(),
+            kit.failures.flush_for_ever(),
+            _watch_database(process, database, state),
+            heartbeat.beat(),
+        )
+        tasks = [background.create_task(duty) for duty in duties]
+        try:
+            async with asyncio.TaskGroup() as working:
+                for seat in seats:
+                    working.create_task(seat.run())
+                working.create_task(_halting(process, kit, seats))
+        finally:
+            await asyncio.shield(_wind_up(kit, heartbeat, settings.halt_grace_s))
+            for task in tasks:
+                task.cancel()
+
+
+async def _halting(process: Process, kit: Kit, seats: list[Seat]) -> None:
+    """Wait for the signal, then let the seats come to their end, or cut them off when the grace is over."""
+    await process.halt.wait()
+    kit.jobs.poke()
+    for seat in seats:
+        seat.halting()
+    bound = asyncio.current_task()
+    if bound:
+        asyncio.get_running_loop().call_later(process.settings.halt_grace_s, bound.cancel)
+
+
+async def _wind_up(kit: Kit, heartbeat: Heartbeat, grace_s: float) -> None:
+    """What the seats left on its way is awaited; jobs that they may have finished are settled."""
+    try:
+        async with asyncio.timeout(grace_s / 3):
+            await heartbeat.leave()
+            await kit.finisher.drained()
+            await kit.failures.flush()
+    except TimeoutError:
+        kit.log.warning("not everything could be written before the end; it will be done again elsewhere")
+
+
+async def _watch_database(process: Process, database: Database, state: health.Health) -> None:
+    while True:
+        cause = await database.ping()
+        if cause:
+            state.bad("postgres", cause)
+        else:
+            state.good("postgres")
+        await wait_for_event(process.halt, _PING_S)
+        if process.halt.is_set():
+            return
+
+
+def main() -> None:
+    """The `cuscuta-worker` command."""
+    service.run("worker", work, needs=("postgres_url", "secret_keys", "upstream"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""The declarative HTTP adapter: a TOML file instead of code (see docs/upstreams.md)."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import jmespath
+
+from cuscuta import errors, limits
+from cuscuta.model import Item
+from worker.upstream.protocol import Capacity, Session, Target, Upstream
+from worker.upstream.schema import ACCOUNT_NAMES, MEANS, POLL_NAMES, AdapterFile, Call, ErrorRule
+from worker.upstream.template import Template
+
+_BODY_SEARCHED = 64 << 10
+
+
+class Declarative(Upstream):
+    """An adapter made of an `AdapterFile`."""
+
+    def __init__(self, file: AdapterFile) -> None:
+        self._file = file
+        self.name = file.name
+        self.needs_login = file.login is not None and file.login.token is not None
+        self.needs_follow = file.follow is not None
+        self.capacity = Capacity(
+            rate_per_s=file.limits.rate_per_s,
+            concurrency=file.limits.concurrency,
+            follow_slots=file.limits.follow_slots,
+            repeatable=file.limits.repeatable,
+        )
+        self._basic = file.login is not None and file.login.basic
+        self._client = httpx.AsyncClient()
+        self._calls = {
+            step: _Prepared(call, file) for step in ("login", "follow", "poll", "unfollow") if (call := getattr(file, step))
+        }
+        self._rules = [(rule, re.compile(rule.body.encode()) if rule.body else None) for rule in file.errors]
+
+    async def open(self) -> None:
+        """Make the client: no redirects, a pool as wide as a process's seats."""
+        self._client = httpx.AsyncClient(
+            base_url=self._file.base_url,
+            timeout=self._file.timeout_s,
+            follow_redirects=False,
+            limits=httpx.Limits(max_connections=limits.SEATS_PER_PROCESS * 2, keepalive_expiry=30),
+        )
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self._client.aclose()
+
+    async def log_in(self, session: Session) -> None:
+        """Send the login request and take token and user id from its answer."""
+        if (call := self._calls.get("login")) is None or not self.needs_login:
+            return
+        answer = await self._send("login", call, session, _values(session))
+        token = _find(call.call.token or "", answer)
+        if not isinstance(token, str | int) or token == "":
+            raise errors.BadAnswer(f"login: no token at {call.call.token!r} in the answer")
+        session.token = str(token)
+        if call.call.user_id and (user_id := _find(call.call.user_id, answer)) is not None:
+            session.user_id = str(user_id)
+
+    async def follow(self, session: Session, target: str) -> str | None:
+        """Send the follow request; the follow id is the target itself unless the file says where it is."""
+        call = self._calls.get("follow")
+        if call is None:
+            return None
+        answer = await self._send("follow", call, session, {**_values(session), "target": target})
+        if not call.call.id:
+            return target
+        if (found := _find(call.call.id, answer)) is None:
+            raise errors.BadAnswer(f"follow: nothing at {call.call.id!r} in the answer")
+        return str(found)
+
+    async def poll(self, session: Session, target: Target, item: Item) -> Any:
+        """Send the poll request and pick the value."""
+        call = self._calls["poll"]
+        values = _poll_values(session, target, item)
+        answer = await self._send("poll", call, session, values)
+        if call.result is None:
+            return answer
+        value = _find(call.result.fill(values, _literal), answer)
+        if value is None:
+            raise errors.BadAnswer(f"poll: nothing at {call.call.result!r} in the answer")
+        return value
+
+    async def unfollow(self, session: Session, target: Target) -> None:
+        """Send the unfollow request."""
+        if call := self._calls.get("unfollow"):
+            await self._send("unfollow", call, session, _poll_values(session, target, Item("")))
+
+    async def _send(self, step: str, call: "_Prepared", session: Session, values: Mapping[str, str]) -> Any:
+        request = call.request(self._client, values)
+        auth = httpx.BasicAuth(session.email, session.password) if self._basic else None
+        try:
+            response = await self._client.send(request, auth=auth, stream=True)
+            try:
+                body = await _read(response)
+            finally:
+                await response.aclose()
+        except httpx.TimeoutException as error:
+            raise errors.UpstreamTimeout(f"{step}: no answer within {self._file.timeout_s:g} s") from error
+        except httpx.HTTPError as error:
+            raise errors.UpstreamUnavailable(f"{step}: {type(error).__name__}") from error
+        self._check(step, response, body)
+        if response.status_code == 204 or not body:
+            return None
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise errors.BadAnswer(f"{step}: the answer is not JSON") from error
+
+    def _check(self, step: str, response: httpx.Response, body: bytes) -> None:
+        status = response.status_code
+        for rule, pattern in self._rules:
+            if _fits(rule, pattern, step, status, body):
+                raise _make(MEANS[rule.means], step, response)
+        if status < 300:
+            return
+        raise _make(_by_status(step, status), step, response)
+
+
+class _Prepared:
+    """A call with its templates compiled."""
+
+    def __init__(self, call: Call, file: AdapterFile) -> None:
+        self.call = call
+        make: Callable[[str], Template] = lambda text: Template(text, POLL_NAMES, item_params=True)  # noqa: E731
+        self._path = make(call.path)
+        common = {k: Template(v, ACCOUNT_NAMES) for k, v in file.headers.items()}
+        self._headers = {**({} if call is file.login else common), **{k: make(v) for k, v in call.headers.items()}}
+        self._query = {k: make(v) for k, v in call.query.items()}
+        self._form = {k: make(v) for k, v in call.form.items()} if call.form is not None else None
+        self.result = Template(call.result, POLL_NAMES, bare_braces=True) if call.result else None
+
+    def request(self, client: httpx.AsyncClient, values: Mapping[str, str]) -> httpx.Request:
+        call = self.call
+        return client.build_request(
+            call.method,
+            self._path.fill(values, lambda text: quote(text, safe="")),
+            headers={k: t.fill(values, _header) for k, t in self._headers.items()},
+            params={k: t.fill(values) for k, t in self._query.items()} or None,
+            data={k: t.fill(values) for k, t in self._form.items()} if self._form is not None else None,
+            json=_fill_json(call.json, values) if call.json is not None else None,
+        )
+
+
+def _fill_json(value: Any, values: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return Template(value, POLL_NAMES, item_params=True).fill(values)
+    if isinstance(value, dict):
+        return {key: _fill_json(inner, values) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_fill_json(inner, values) for inner in value]
+    return value
+
+
+def _values(session: Session) -> dict[str, str]:
+    return {
+        "account.email": session.email,
+        "account.password": session.password,
+        "account.user_id": session.user_id or "",
+        "token": session.token or "",
+    }
+
+
+def _poll_values(session: Session, target: Target, item: Item) -> dict[str, str]:
+    values = {**_values(session), "target": target.name, "follow.id": target.follow_id or target.name}
+    for key, value in item.params.items():
+        values[f"item.{key}"] = value if isinstance(value, str) else json.dumps(value)
+    values["item.id"] = item.id
+    return values
+
+
+def _header(text: str) -> str:
+    """A header's value on one line; what latin-1 cannot say is percent-encoded."""
+    return text if text.isascii() and text.isprintable() else quote(text)
+
+
+def _literal(text: str) -> str:
+    """A text as a JMESPath literal; JSON in backticks, so nothing in it can end it."""
+    return "`" + json.dumps(text).replace("`", "\\u0060") + "`"
+
+
+@lru_cache(maxsize=512)
+def _compiled(expression: str) -> Any:
+    return jmespath.compile(expression)
+
+
+def _find(expression: str, answer: Any) -> Any:
+    return _compiled(expression).search(answer)
+
+
+async def _read(response: httpx.Response) -> bytes:
+    size, parts = 0, []
+    async for part in response.aiter_bytes():
+        size += len(part)
+        if size > limits.ANSWER_BYTES:
+            raise errors.BadAnswer(f"the answer is longer than {limits.ANSWER_BYTES:,} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _fits(rule: ErrorRule, pattern: re.Pattern[bytes] | None, step: str, status: int, body: bytes) -> bool:
+    return (
+        (rule.step is None or rule.step == step)
+        and (rule.status is None or rule.status == status)
+        and (pattern is None or pattern.search(body[:_BODY_SEARCHED]) is not None)
+    )
+
+
+def _by_status(step: str, status: int) -> type[errors.UpstreamError]:
+    if status == 401:
+        return errors.AuthenticationFailed
+    if status == 403:
+        return errors.AccountForbidden
+    if status == 429:
+        return errors.Throttled
+    if status in (404, 410):
+        return {"poll": errors.ItemNotFound, "follow": errors.TargetNotFound}.get(step, errors.BadAnswer)
+    if status in (400, 422) and step == "poll":
+        return errors.ItemRefused
+    return errors.UpstreamUnavailable if status >= 500 else errors.BadAnswer
+
+
+def _make(kind: type[errors.UpstreamError], step: str, response: httpx.Response) -> errors.UpstreamError:
+    message = f"{step}: the upstream answered {response.status_code}"
+    if kind is errors.Throttled:
+        return errors.Throttled(message, _retry_after(response.headers.get("retry-after")))
+    return kind(message)
+
+
+def _retry_after(text: str | None) -> float | None:
+    """Seconds of a Retry-After header, given as a number or as a date; None for none or nonsense."""
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError):
+            return None
+    return max(0.0, seconds) if seconds == seconds and seconds != float("inf") else None

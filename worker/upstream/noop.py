@@ -1,0 +1,17 @@
+"""An upstream that answers at once, in process: for benchmarks of everything else."""
+
+from typing import Any
+
+from cuscuta.model import Item
+from worker.upstream.protocol import Capacity, Session, Target, Upstream
+
+
+class Noop(Upstream):
+    """Every item's value is its id."""
+
+    name = "noop"
+    capacity = Capacity(follow_slots=1_000)
+
+    async def poll(self, session: Session, target: Target, item: Item) -> Any:
+        """The id."""
+        return item.id

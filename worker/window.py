@@ -1,0 +1,33 @@
+"""Several polls of one account at once, their values in the items' order."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import TypeVar
+
+ItemT = TypeVar("ItemT")
+ValueT = TypeVar("ValueT")
+
+
+async def in_order(
+    items: Sequence[ItemT], ask: Callable[[ItemT], Awaitable[ValueT]], width: int
+) -> AsyncGenerator[ValueT, None]:
+    """Ask for every item, at most `width` at a time. The first error in order is raised; the rest is cancelled."""
+    if width <= 1:
+        for item in items:
+            yield await ask(item)
+        return
+    upcoming = iter(items)
+    running: deque[asyncio.Future[ValueT]] = deque()
+    try:
+        while True:
+            while len(running) < width and (item := next(upcoming, None)) is not None:
+                running.append(asyncio.ensure_future(ask(item)))
+            if not running:
+                return
+            yield await running[0]
+            running.popleft()
+    finally:
+        for future in running:
+            future.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
