@@ -16,6 +16,7 @@ class Finisher:
         self._room = asyncio.Semaphore(limits.WRITES_IN_FLIGHT)
         self._running: Counter[str] = Counter()
         self._moved = asyncio.Event()
+        self._tasks: set[asyncio.Task[bool]] = set()
 
     async def start(self, uid: str, work: Coroutine[Any, Any, bool]) -> asyncio.Task[bool]:
         """Start work for a job, waiting for room; the task says whether it succeeded and never raises."""
@@ -37,7 +38,15 @@ class Finisher:
 
     def _launch(self, uid: str, work: Coroutine[Any, Any, bool], *, bounded: bool) -> asyncio.Task[bool]:
         self._running[uid] += 1
-        return self._group.create_task(self._run(uid, work, bounded))
+        task = self._group.create_task(self._run(uid, work, bounded))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def cancel(self) -> None:
+        """Give up what is on its way."""
+        for task in self._tasks:
+            task.cancel()
 
     async def _run(self, uid: str, work: Coroutine[Any, Any, bool], bounded: bool) -> bool:
         try:

@@ -14,6 +14,7 @@ from cuscuta.clock import wait_for_event
 from cuscuta.db import Database, Leases, Vault
 from cuscuta.db.vault import VaultError
 from cuscuta.service import Process
+from worker.ending import settle_if_done
 from worker.failures import Failures
 from worker.finisher import Finisher
 from worker.holds import Holds
@@ -95,35 +96,32 @@ async def _run(
         tasks = [background.create_task(duty) for duty in duties]
         try:
             async with asyncio.TaskGroup() as working:
+                running = [working.create_task(seat.run()) for seat in seats]
+                await process.halt.wait()
+                kit.jobs.poke()
                 for seat in seats:
-                    working.create_task(seat.run())
-                working.create_task(_halting(process, kit, seats))
+                    seat.halting()
+                await asyncio.wait(running, timeout=settings.halt_grace_s)
+                for task in running:
+                    task.cancel()
         finally:
-            await asyncio.shield(_wind_up(kit, heartbeat, settings.halt_grace_s))
+            await asyncio.shield(_wind_up(kit, heartbeat, settings.halt_grace_s / 3))
             for task in tasks:
                 task.cancel()
-
-
-async def _halting(process: Process, kit: Kit, seats: list[Seat]) -> None:
-    """Wait for the signal, then let the seats come to their end, or cut them off when the grace is over."""
-    await process.halt.wait()
-    kit.jobs.poke()
-    for seat in seats:
-        seat.halting()
-    bound = asyncio.current_task()
-    if bound:
-        asyncio.get_running_loop().call_later(process.settings.halt_grace_s, bound.cancel)
 
 
 async def _wind_up(kit: Kit, heartbeat: Heartbeat, grace_s: float) -> None:
     """What the seats left on its way is awaited; jobs that they may have finished are settled."""
     try:
-        async with asyncio.timeout(grace_s / 3):
+        async with asyncio.timeout(grace_s):
             await heartbeat.leave()
             await kit.finisher.drained()
+            for job in kit.jobs.in_order():
+                await settle_if_done(kit, job)
             await kit.failures.flush()
     except TimeoutError:
         kit.log.warning("not everything could be written before the end; it will be done again elsewhere")
+        kit.finisher.cancel()
 
 
 async def _watch_database(process: Process, database: Database, state: health.Health) -> None:

@@ -5,7 +5,6 @@ import contextlib
 
 from cuscuta import spans, subjects
 from cuscuta.broker import Delivery, Puller
-from cuscuta.broker.settle import Settled, settle
 from cuscuta.clock import wait_for_event
 from cuscuta.db import Lease
 from cuscuta.db.leases import Return
@@ -16,6 +15,7 @@ from cuscuta.subjects import ChunkName
 from worker import choice
 from worker.account import HALT_GRACE_S, Account
 from worker.chunk import ChunkRun, publish_rest
+from worker.ending import settle_if_done
 from worker.holds import Hold
 from worker.jobs import DRY_S, Job
 from worker.kit import Kit
@@ -118,8 +118,8 @@ class Seat:
             job.dry_until = clock.monotonic() + (GONE_S if pulled.gone else DRY_S)
             if pulled.gone:
                 kit.jobs.doubt()
-            elif job.unsettled:
-                await self._settle(job)
+            else:
+                await settle_if_done(kit, job)
             if kit.halt.is_set():
                 return []
         await account.forget(lambda uid: kit.jobs.get(uid) is not None)
@@ -133,27 +133,6 @@ class Seat:
             kit.jobs.doubt()
             await clock.sleep(0.1)
         return pulled.deliveries
-
-    async def _settle(self, job: Job) -> None:
-        """The queue is empty and this process has finished chunks of the job: see whether that was all."""
-        kit = self._kit
-        last, job.unsettled = job.unsettled, None
-        await kit.finisher.drained(job.uid)
-        last = job.unsettled or last
-        job.unsettled = None
-        try:
-            if last and not job.ended:
-                with contextlib.suppress(BrokerUnavailable):
-                    await last.ack_sync()  # a second time: once it is answered, all acks before it have counted
-            await kit.failures.flush()
-            found = await settle(kit.bus, job.uid)
-        except BrokerUnavailable:
-            job.unsettled = job.unsettled or last
-            return
-        if found in (Settled.ENDED, Settled.GONE):
-            kit.jobs.end(job.uid)
-        elif found is Settled.QUEUEING:
-            job.unsettled = job.unsettled or last
 
     # --- working -------------------------------------------------------------------------------------------------
 

@@ -59,9 +59,11 @@ class Results:
         stored, dead = await asyncio.gather(self.stored(uid), self.given_up(uid))
         return stored, dead
 
-    async def read(self, uid: str, within: Span) -> AsyncIterator[tuple[Span, ChunkResult]]:
+    async def read(
+        self, uid: str, within: Span, stored: Sequence[Span]
+    ) -> AsyncIterator[tuple[Span, ChunkResult]]:
         """The results inside of a span in order; each item once, even if two holders stored it."""
-        held = sorted(s for s in await self.stored(uid) if spans.clip(s, within).size)
+        held = sorted(s for s in stored if spans.clip(s, within).size)
         cursor = within.start
         for i in range(0, len(held), READ_KEYS):
             group = held[i : i + READ_KEYS]

@@ -106,23 +106,12 @@ class Database:
 
     async def migrate(self) -> list[str]:
         """Run the migrations that are missing, one process at a time; their names."""
-        done: list[str] = []
-        connection = await asyncpg.connect(self._settings.postgres_url, timeout=5)
-        try:
-            await connection.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK)
-            await connection.execute(
-                "CREATE TABLE IF NOT EXISTS migration (name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())"
-            )
-            standing = {row["name"] for row in await connection.fetch("SELECT name FROM migration")}
-            for name, sql in migrations():
-                if name not in standing:
-                    async with connection.transaction():
-                        await connection.execute(sql)
-                        await connection.execute("INSERT INTO migration (name) VALUES ($1)", name)
-                    done.append(name)
-        finally:
-            await connection.close()
-        return done
+        with _translated():
+            connection = await asyncpg.connect(self._settings.postgres_url, timeout=5)
+            try:
+                return await _migrate(connection)
+            finally:
+                connection.terminate()  # frees the lock too, without waiting for a server that may be gone
 
     async def await_schema(self) -> None:
         """Wait until entry has run every migration; says so once."""
@@ -157,6 +146,22 @@ class Database:
             yield check if got else None
         finally:
             connection.terminate()  # also frees the lock, without waiting for a server that may be gone
+
+
+async def _migrate(connection: asyncpg.Connection[Any]) -> list[str]:
+    await connection.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK)
+    await connection.execute(
+        "CREATE TABLE IF NOT EXISTS migration (name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())"
+    )
+    standing = {row["name"] for row in await connection.fetch("SELECT name FROM migration")}
+    done = []
+    for name, sql in migrations():
+        if name not in standing:
+            async with connection.transaction():
+                await connection.execute(sql)
+                await connection.execute("INSERT INTO migration (name) VALUES ($1)", name)
+            done.append(name)
+    return done
 
 
 def migrations() -> list[tuple[str, str]]:

@@ -1,0 +1,107 @@
+"""Admission, a task in every replica: while fewer than `max_active_jobs` jobs are active, let the next one out.
+
+High goes before normal before low, but every `SHARES` admissions the lower ones get their turns, so none starves.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from cuscuta import subjects
+from cuscuta.broker import Bus, Delivery, Puller
+from cuscuta.broker.activate import activate
+from cuscuta.clock import wait_for_event
+from cuscuta.errors import BrokerRefused, BrokerUnavailable, NoRoom
+from cuscuta.logs import Logger
+from cuscuta.model import Announcement, Priority, RecordError, decode
+from cuscuta.settings import Settings
+
+SHARES = {Priority.HIGH: 12, Priority.NORMAL: 3, Priority.LOW: 1}  # of 16 admissions while all three have a backlog
+_LOOK_S = 2.0  # how often to look without a hint
+
+
+def preference(turn: int) -> Sequence[Priority]:
+    """Which priorities to try, in order, at the n-th admission: the turn's owner first, then by urgency."""
+    place = turn % sum(SHARES.values())
+    for priority, share in SHARES.items():
+        if place < share:
+            return [priority, *(p for p in Priority if p is not priority)]
+        place -= share
+    return list(Priority)
+
+
+class Admission:
+    """Pulls admit messages and activates their jobs."""
+
+    def __init__(self, bus: Bus, settings: Settings, log: Logger) -> None:
+        self._bus, self._settings, self._log = bus, settings, log
+        self._puller = Puller(bus.broker, self._stray)
+        self._hint = asyncio.Event()
+        self._turn = 0
+
+    def hint(self) -> None:
+        """A job was submitted, or one has ended."""
+        self._hint.set()
+
+    def _stray(self, delivery: Delivery) -> None:
+        """Nothing to do: pulls here never wait, and what is lost on the way comes again after ack-wait."""
+
+    async def on_announcement(self, data: bytes) -> None:
+        """Hints from the bus."""
+        try:
+            hint = decode(data, Announcement)
+        except RecordError:
+            return
+        if hint.kind in ("submitted", "ended"):
+            self.hint()
+
+    async def run(self) -> None:
+        """For ever."""
+        await self._puller.start()
+        try:
+            while True:
+                self._hint.clear()
+                try:
+                    while await self._admit_next():
+                        pass
+                except BrokerUnavailable as error:
+                    self._log.debug("admission waits", cause=str(error))
+                    await self._bus.clock.sleep(0.3)
+                    continue
+                await wait_for_event(self._hint, _LOOK_S)
+        finally:
+            await self._puller.stop()
+
+    async def _admit_next(self) -> bool:
+        """Admit one job; False if none waits or there is no room."""
+        if await self._bus.work.active_consumers() >= self._settings.max_active_jobs:
+            return False
+        for priority in preference(self._turn):
+            consumer = subjects.ADMISSION_CONSUMERS[priority]
+            pulled = await self._puller.take(self._bus.work.stream, consumer, 1)
+            if pulled.deliveries:
+                self._turn += 1
+                return await self._admit(pulled.deliveries[0])
+        return False
+
+    async def _admit(self, delivery: Delivery) -> bool:
+        try:
+            _, uid = subjects.parse_admit(delivery.subject)
+        except ValueError as error:
+            self._log.error("not an admit message", subject=delivery.subject, cause=str(error))
+            await delivery.term("malformed")
+            return True
+        try:
+            await activate(self._bus, uid, await self._seats())
+        except NoRoom:  # another replica took the last place
+            await delivery.nak(0.5)
+            return False
+        except (BrokerRefused, RecordError) as error:
+            self._log.error("a job cannot be admitted; trying again", uid=uid, cause=str(error))
+            await delivery.nak(5.0)
+            return True
+        await delivery.ack_sync()
+        return True
+
+    async def _seats(self) -> int:
+        alive = sum(presence.seats for presence in await self._bus.workers())
+        return alive or self._settings.default_seats

@@ -1,0 +1,64 @@
+"""The Litestar application: routes, limits, problem documents, OpenAPI."""
+
+from litestar import Litestar
+from litestar.datastructures import State
+from litestar.di import Provide
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+
+from cuscuta import __version__, limits
+from cuscuta.errors import BrokerRefused, BrokerUnavailable, DatabaseUnavailable, InputError
+from entry import problems
+from entry.context import Context, provide_context
+from entry.routes import accounts, catalogues, health, jobs, queue, results
+
+ROUTES = [
+    jobs.submit_job,
+    jobs.list_jobs,
+    jobs.show_job,
+    jobs.cancel_job,
+    results.read_results,
+    accounts.list_accounts,
+    accounts.add_accounts,
+    accounts.import_accounts,
+    accounts.show_account,
+    accounts.change_account,
+    accounts.release_account,
+    accounts.remove_account,
+    catalogues.list_catalogues,
+    catalogues.put_catalogue,
+    catalogues.show_catalogue,
+    queue.show_queue,
+    health.live,
+    health.ready,
+]
+
+
+def make(context: Context) -> Litestar:
+    """The application over a context."""
+    return Litestar(
+        route_handlers=ROUTES,
+        dependencies={"context": Provide(provide_context, sync_to_thread=False)},
+        state=State({"context": context}),
+        request_max_body_size=limits.REQUEST_BODY_BYTES,
+        exception_handlers={
+            InputError: problems.on_input,
+            ValidationException: problems.on_validation,
+            HTTPException: problems.on_http,
+            BrokerUnavailable: problems.on_unavailable,
+            DatabaseUnavailable: problems.on_unavailable,
+            BrokerRefused: problems.on_refused,
+            Exception: problems.on_any,
+        },
+        openapi_config=OpenAPIConfig(
+            title="Cuscuta",
+            version=__version__,
+            summary="Runs one job over a whole catalogue as fast as all your upstream accounts together allow.",
+            path="/",
+            create_examples=False,
+            render_plugins=[JsonRenderPlugin(path="/openapi.json")],
+        ),
+        debug=False,
+        logging_config=None,
+    )

@@ -1,0 +1,32 @@
+"""What the routes work with, made once in `run`."""
+
+from dataclasses import dataclass
+
+from litestar.datastructures import State
+
+from cuscuta.broker import Bus
+from cuscuta.broker.projection import Projection
+from cuscuta.clock import Clock
+from cuscuta.db import Accounts, Database
+from cuscuta.health import Health
+from cuscuta.settings import Settings
+
+
+@dataclass(frozen=True)
+class Context:
+    """Wiring."""
+
+    settings: Settings
+    clock: Clock
+    bus: Bus
+    database: Database
+    accounts: Accounts
+    projection: Projection
+    health: Health
+
+
+def provide_context(state: State) -> Context:
+    """The context for a route's `context` argument."""
+    found = state["context"]
+    assert isinstance(found, Context)  # noqa: S101 - put there by app.make
+    return found

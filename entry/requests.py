@@ -1,0 +1,152 @@
+"""What callers send, and every check of it that a type cannot say."""
+
+import hashlib
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from cuscuta import limits, telemetry
+from cuscuta.clock import Clock
+from cuscuta.errors import InputError
+from cuscuta.model import CatalogueName, Essential, Item, Param, Priority
+from cuscuta.spans import Policy, Span
+from cuscuta.uids import token_from
+from entry import problems
+
+
+class JobRequest(Struct, forbid_unknown_fields=True, kw_only=True, rename={"start": "from", "stop": "to"}):
+    """A job to be done: `target` is asked about for every item of `catalogue`.
+
+    `from` and `to` cut a half-open span out of the catalogue. `key` is the lane (default: the target; null: none).
+    `policy` and `chunk_items` say how the job is divided.
+    """
+
+    target: Annotated[str, Meta(min_length=1, description="what the job asks about", examples=["player 17"])]
+    catalogue: Annotated[str, Meta(min_length=1, description="name of a catalogue", examples=["songs"])]
+    start: Annotated[int, Meta(ge=0, description="first item")] | None = None
+    stop: Annotated[int, Meta(ge=1, description="one past the last item")] | None = None
+    key: str | UnsetType | None = UNSET
+    priority: Priority = Priority.NORMAL
+    policy: Policy = Policy.CHUNK
+    chunk_items: Annotated[int, Meta(ge=1, le=limits.CHUNK_ITEMS)] | None = None
+    deadline_s: Annotated[float, Meta(gt=0, le=10 * 365 * 86_400.0)] | None = None
+    labels: dict[str, str] = {}
+
+
+class ItemRequest(Struct, forbid_unknown_fields=True):
+    """An item with a weight or parameters."""
+
+    id: str
+    weight: Annotated[float, Meta(gt=0, le=1e9)] = 1.0
+    params: dict[str, Param] = {}
+
+
+class CatalogueRequest(Struct, forbid_unknown_fields=True):
+    """A catalogue's items, as ids or as objects."""
+
+    items: Annotated[
+        list[str | ItemRequest], Meta(description="ids or objects", examples=[["song-1", {"id": "song-2", "weight": 3}]])
+    ]
+
+
+class AccountRequest(Struct, forbid_unknown_fields=True):
+    """An account's credentials; the password goes in and never comes out."""
+
+    email: Annotated[str, Meta(min_length=1, max_length=320, examples=["a@example.com"])]
+    password: Annotated[str, Meta(min_length=1, max_length=1_024, examples=["correct horse battery staple"])]
+
+
+class AccountChange(Struct, forbid_unknown_fields=True):
+    """What may be changed of an account."""
+
+    rate: Annotated[float, Meta(ge=0, le=1, description="health from 0 (never leased) to 1")] | None = None
+    password: Annotated[str, Meta(min_length=1, max_length=1_024)] | None = None
+    disabled: bool | None = None
+
+
+for _kind in (JobRequest, ItemRequest, CatalogueRequest, AccountRequest, AccountChange):
+    problems.KNOWN_FIELDS.update(_kind.__struct_encode_fields__)
+
+
+def _bytes(field: str, text: str, most: int) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise InputError(field, "holds half of a surrogate pair", "Send valid Unicode text.") from error
+    if size > most:
+        raise InputError(field, f"is {size:,} bytes long", f"At most {most:,} bytes are taken.")
+
+
+def essential(request: JobRequest, name: CatalogueName, clock: Clock) -> Essential:
+    """The job that a request describes. Raises InputError."""
+    _bytes("target", request.target, limits.TARGET_BYTES)
+    if isinstance(request.key, str):
+        _bytes("key", request.key, limits.TARGET_BYTES)
+        if not request.key:
+            raise InputError("key", "is empty", "Leave it out for the target's own lane, or send null for no lane.")
+    if len(request.labels) > limits.LABELS:
+        raise InputError("labels", f"has {len(request.labels)} entries", f"At most {limits.LABELS} are taken.")
+    for key, value in request.labels.items():
+        _bytes(f"labels.{key[:40]}", key, limits.LABEL_BYTES)
+        _bytes(f"labels.{key[:40]}", value, limits.LABEL_BYTES)
+    span = Span(request.start or 0, name.items if request.stop is None else request.stop)
+    if span.stop > name.items:
+        raise InputError("to", f"is {span.stop}", f"Catalogue {name.name} has {name.items} items; send at most that.")
+    if not span.size:
+        raise InputError("from", f"the span {span} is empty", f"Send from < to, within 0 and {name.items}.")
+    key = request.target if request.key is UNSET else request.key
+    deadline = clock.wall() + timedelta(seconds=request.deadline_s) if request.deadline_s else None
+    return Essential(
+        target=request.target,
+        catalogue=name.hash,
+        catalogue_name=name.name,
+        span=span,
+        lane=token_from(key) if key is not None else None,
+        key=key,
+        priority=request.priority,
+        policy=request.policy,
+        chunk_items=request.chunk_items or limits.CHUNK_ITEMS,
+        deadline=deadline,
+        labels=request.labels,
+        digest=hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()[:32],
+        traceparent=telemetry.traceparent(),
+    )
+
+
+def items(entries: Sequence[str | ItemRequest]) -> list[Item]:
+    """A catalogue's items, checked. Raises InputError. Takes a second for a million, so call it in a thread."""
+    if not entries:
+        raise InputError("items", "is empty", "A catalogue has at least one item.")
+    if len(entries) > limits.CATALOGUE_ITEMS:
+        raise InputError("items", f"has {len(entries):,} entries", f"At most {limits.CATALOGUE_ITEMS:,} are taken.")
+    made: list[Item] = []
+    first: dict[str, int] = {}
+    for i, entry in enumerate(entries):
+        item = Item(entry) if isinstance(entry, str) else Item(entry.id, entry.weight, entry.params)
+        if not item.id:
+            raise InputError(f"items[{i}].id", "is empty", "Every item has an id.")
+        _bytes(f"items[{i}].id", item.id, limits.ITEM_ID_BYTES)
+        if item.params:
+            if len(item.params) > limits.ITEM_PARAMS:
+                raise InputError(
+                    f"items[{i}].params", f"has {len(item.params)} entries", f"At most {limits.ITEM_PARAMS} are taken."
+                )
+            if len(msgspec.json.encode(item)) > limits.ITEM_BYTES:
+                raise InputError(f"items[{i}]", "is too large", f"At most {limits.ITEM_BYTES:,} bytes are taken.")
+        if (other := first.setdefault(item.id, i)) != i:
+            raise InputError(
+                f"items[{i}].id", f"{item.id[:60]!r} is already items[{other}]", "Ids must be unique; remove one of them."
+            )
+        made.append(item)
+    return made
+
+
+def catalogue_name(name: str) -> str:
+    """A usable catalogue name. Raises InputError."""
+    _bytes("name", name, limits.NAME_BYTES)
+    if not name.strip() or not name.isprintable():
+        raise InputError("name", "is blank or not printable", "Use letters, digits, dashes or any printable text.")
+    return name

@@ -1,0 +1,22 @@
+"""Health of this replica, for probes."""
+
+from litestar import Response, get
+
+from entry.context import Context
+from entry.views import HealthView
+
+
+@get("/livez", tags=["health"], summary="Does this process turn?")
+async def live(context: Context) -> Response[HealthView]:
+    """200 while its loop makes progress, else 503 with the cause."""
+    return _answer(*context.health.live())
+
+
+@get("/readyz", tags=["health"], summary="Does everything it needs answer?")
+async def ready(context: Context) -> Response[HealthView]:
+    """200 if NATS and PostgreSQL answered the last time, else 503 with the cause."""
+    return _answer(*context.health.ready())
+
+
+def _answer(good: bool, causes: dict[str, str]) -> Response[HealthView]:
+    return Response(HealthView("ok" if good else "unavailable", causes), status_code=200 if good else 503)

@@ -1,0 +1,149 @@
+"""Jobs: submit, show, list, cancel."""
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from litestar import Response, delete, get, post
+from litestar.params import Parameter
+from litestar.status_codes import HTTP_200_OK, HTTP_202_ACCEPTED
+
+from cuscuta import limits, telemetry
+from cuscuta.broker.projection import Summary
+from cuscuta.broker.settle import close
+from cuscuta.broker.submit import submit
+from cuscuta.errors import InputError
+from cuscuta.model import JobStatus, JobTag
+from cuscuta.uids import is_uid, new_uid, uid_from
+from entry import requests, views
+from entry.context import Context
+from entry.requests import JobRequest
+
+Limit = Annotated[int, Parameter(ge=1, le=limits.PAGE_ROWS, description="rows of a page")]
+
+
+@post("/jobs", status_code=HTTP_202_ACCEPTED, tags=["jobs"], summary="Submit a job")
+async def submit_job(
+    context: Context,
+    data: JobRequest,
+    idempotency_key: Annotated[
+        str | None, Parameter(header="Idempotency-Key", required=False, max_length=256, description="names one job")
+    ] = None,
+) -> Response[views.Accepted]:
+    """Accept a job. The answer names where it can be seen and where its results will be."""
+    with telemetry.span("submit"):
+        bus = context.bus
+        name = await bus.catalogues.resolve(data.catalogue)
+        if name is None:
+            raise InputError(
+                "catalogue", f"there is no catalogue {data.catalogue[:80]!r}", "PUT /catalogues/{name} first."
+            )
+        essential = requests.essential(data, name, context.clock)
+        uid = uid_from("idempotency", idempotency_key) if idempotency_key else new_uid(context.clock.wall())
+        tag = await submit(bus, uid, essential)
+    context.projection.take(tag)
+    url = f"/jobs/{tag.uid}"
+    body = views.Accepted(tag.uid, tag.status, url, f"{url}/results")
+    return Response(body, headers={"Location": url})
+
+
+async def find(context: Context, uid: str) -> JobTag:
+    """A job's tag. Raises InputError (404)."""
+    tag = await context.bus.tags.get(uid) if is_uid(uid) else None
+    if tag is None:
+        raise InputError(
+            "uid", f"there is no job {uid[:60]!r}", "It may be past its retention; GET /jobs lists what is kept.", 404
+        )
+    return tag
+
+
+@get("/jobs/{uid:str}", tags=["jobs"], summary="Show a job")
+async def show_job(context: Context, uid: str) -> views.JobView:
+    """Status, progress, ETA, retries, failures, and in words what it waits for."""
+    tag = await find(context, uid)
+    stored = [] if tag.status.terminal else await context.bus.results.stored(uid)
+    return views.job(tag, stored, await _waiting_for(context, tag), context.clock.wall())
+
+
+@delete("/jobs/{uid:str}", status_code=HTTP_200_OK, tags=["jobs"], summary="Cancel a job")
+async def cancel_job(context: Context, uid: str) -> views.JobView:
+    """End a job now; what is stored stays readable. A job that has ended stays as it is."""
+    tag = await find(context, uid)
+    if not tag.status.terminal:
+        tag = await close(context.bus, uid, JobStatus.CANCELLED) or tag
+        context.projection.take(tag)
+    return views.job(tag, [], None, context.clock.wall())
+
+
+@get("/jobs", tags=["jobs"], summary="List jobs")
+async def list_jobs(
+    context: Context,
+    status: Annotated[list[JobStatus] | None, Parameter(description="only these", required=False)] = None,
+    target: Annotated[str | None, Parameter(description="only this target", required=False)] = None,
+    catalogue: Annotated[str | None, Parameter(description="only this catalogue", required=False)] = None,
+    label: Annotated[
+        list[str] | None, Parameter(description="only with this label, as key:value", required=False)
+    ] = None,
+    before: Annotated[str | None, Parameter(description="`next` of the page before", required=False)] = None,
+    limit: Limit = 50,
+) -> views.JobPage:
+    """Jobs, newest first, page by page."""
+    labels = [_label(text) for text in label or []]
+    wanted = set(status or JobStatus)
+    if before is not None and context.projection.get(before) is None:
+        raise InputError("before", f"{before[:60]!r} is no job of this list", "Use the `next` of the page before.")
+
+    def keep(row: Summary) -> bool:
+        return (
+            row.status in wanted
+            and (target is None or row.target == target)
+            and (catalogue is None or row.catalogue == catalogue)
+            and all(row.labels.get(key) == value for key, value in labels)
+        )
+
+    rows = []
+    for row in context.projection.newest(keep, before):
+        rows.append(row)
+        if len(rows) > limit:
+            break
+    page, more = rows[:limit], len(rows) > limit
+    return views.JobPage(await _with_progress(context, page), page[-1].uid if more else None)
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, colon, value = text.partition(":")
+    if not colon:
+        raise InputError("label", f"{text[:60]!r} has no colon", "Write label=key:value.")
+    return key, value
+
+
+async def _with_progress(context: Context, rows: list[Summary]) -> list[Summary]:
+    """Running jobs get their progress from what is stored; there are at most `max_active_jobs` of them."""
+
+    async def one(row: Summary) -> Summary:
+        if row.status is not JobStatus.PENDING:
+            return row
+        stored = await context.bus.results.stored(row.uid)
+        return msgspec.structs.replace(row, done=sum(span.size for span in stored))
+
+    return list(await asyncio.gather(*(one(row) for row in rows)))
+
+
+async def _waiting_for(context: Context, tag: JobTag) -> str | None:
+    if tag.status.terminal:
+        return None
+    bus = context.bus
+    workers = await bus.workers()
+    seats = sum(worker.seats for worker in workers)
+    if tag.status is JobStatus.QUEUEING:
+        lane = tag.essential.lane
+        if lane and (head := await bus.work.head(lane)) and head.uid != tag.uid:
+            return f"job {head.uid}, which is before it in its lane"
+        active = await bus.work.active_consumers()
+        if active >= context.settings.max_active_jobs:
+            return f"admission: {active} jobs are active, as many as are let out at once"
+    if not workers:
+        return "a worker: none is alive"
+    if not seats:
+        return "an account: no worker has one; see GET /accounts for their states"
+    return "admission" if tag.status is JobStatus.QUEUEING else None

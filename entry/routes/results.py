@@ -1,0 +1,96 @@
+"""Results: what there is so far while a job runs, everything when it has ended; streamed, never gathered."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Request, get
+from litestar.params import Parameter
+from litestar.response import Stream
+
+from cuscuta import spans
+from cuscuta.errors import InputError
+from cuscuta.model import ChunkResult, JobTag, encode
+from cuscuta.spans import Span
+from entry.context import Context
+from entry.routes.jobs import find
+from entry.views import ResultItem
+
+NDJSON = "application/x-ndjson"
+
+
+@get(
+    "/jobs/{uid:str}/results",
+    tags=["jobs"],
+    summary="Read a job's results",
+    description=(
+        "200 with everything once the job has ended; 206 with what there is so far, the missing spans and "
+        "`Retry-After` while it runs. Send `Accept: application/x-ndjson` for one item a line."
+    ),
+)
+async def read_results(
+    context: Context,
+    request: Request[Any, Any, Any],
+    uid: str,
+    start: Annotated[int | None, Parameter(query="from", ge=0, required=False, description="first item")] = None,
+    stop: Annotated[int | None, Parameter(query="to", ge=1, required=False, description="one past the last")] = None,
+) -> Stream:
+    """Items in the catalogue's order."""
+    tag = await find(context, uid)
+    whole = tag.essential.span
+    within = Span(whole.start if start is None else start, whole.stop if stop is None else stop)
+    if within.start < whole.start or within.stop > whole.stop or not within.size:
+        raise InputError("from", f"{within} is not inside of the job's span", f"Send a span inside of {whole}.")
+    stored = await context.bus.results.stored(uid)
+    missing = spans.gaps(within, stored)
+    headers = {"Cuscuta-Status": str(tag.status), "Cuscuta-Missing-Items": str(spans.total(missing))}
+    if not tag.status.terminal:
+        headers["Retry-After"] = "2"
+    lines = NDJSON in request.headers.get("accept", "")
+    body = _ndjson(context, tag, within, stored) if lines else _json(context, tag, within, stored, missing)
+    return Stream(
+        body,
+        status_code=200 if tag.status.terminal else 206,
+        media_type=NDJSON if lines else "application/json",
+        headers=headers,
+    )
+
+
+async def _json(
+    context: Context, tag: JobTag, within: Span, stored: list[Span], missing: list[Span]
+) -> AsyncIterator[bytes]:
+    head = encode(
+        {
+            "uid": tag.uid,
+            "status": tag.status,
+            "target": tag.essential.target,
+            "catalogue": tag.essential.catalogue_name,
+            "span": within,
+            "done": within.size - spans.total(missing),
+            "missing": missing,
+        }
+    )
+    yield head[:-1] + b',"items":['
+    first = True
+    async for items in _items(context, tag, within, stored):
+        yield (b"" if first else b",") + b",".join(items)
+        first = False
+    yield b"]}\n"
+
+
+async def _ndjson(context: Context, tag: JobTag, within: Span, stored: list[Span]) -> AsyncIterator[bytes]:
+    async for items in _items(context, tag, within, stored):
+        yield b"\n".join(items) + b"\n"
+
+
+async def _items(context: Context, tag: JobTag, within: Span, stored: list[Span]) -> AsyncIterator[list[bytes]]:
+    bus = context.bus
+    async for span, result in bus.results.read(tag.uid, within, stored):
+        catalogue = await bus.catalogues.items(tag.essential.catalogue, span)
+        yield [_item(i, item.id, value, result) for i, item, value in zip(range(*span), catalogue, result.values, strict=False)]
+
+
+def _item(index: int, name: str, value: msgspec.Raw, result: ChunkResult) -> bytes:
+    if error := result.errors.get(str(index)):
+        return encode(ResultItem(index, name, error=error))
+    return encode({"index": index, "id": name, "value": value})

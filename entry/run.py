@@ -1,0 +1,106 @@
+"""The entry's composition root. Stop order: the server stops taking requests and finishes those under way, then the
+admission and the projection end, then connections close."""
+
+import asyncio
+import sys
+
+from cuscuta import health, service, subjects
+from cuscuta.broker import Bus
+from cuscuta.broker.assets import Misconfigured, ensure
+from cuscuta.broker.projection import Projection
+from cuscuta.clock import wait_for_event
+from cuscuta.db import Accounts, Database, Vault
+from cuscuta.db.vault import VaultError
+from cuscuta.service import Process
+from entry import app
+from entry.admission import Admission
+from entry.context import Context
+
+_PING_S = 2.0
+_DRAIN_S = 5  # requests under way at a stop get this long
+
+
+async def enter(process: Process) -> None:
+    """Run an entry replica until it is told to stop."""
+    settings, clock, log = process.settings, process.clock, process.log
+    try:
+        vault = Vault(settings.secret_keys)
+    except VaultError as error:
+        print(f"entry: {error}", file=sys.stderr)
+        sys.exit(2)
+    state = health.Health(clock)
+    bus = Bus(settings, clock, log, f"cuscuta.entry {process.name}")
+    database = Database(settings, clock, log)
+    projection = Projection(bus.tag_bucket, clock, log, settings.retention_s)
+    admission = Admission(bus, settings, log)
+    accounts = Accounts(database, vault)
+    context = Context(settings, clock, bus, database, accounts, projection, state)
+    options = {"timeout_graceful_shutdown": _DRAIN_S}
+    if settings.entry_host not in ("127.0.0.1", "::1", "localhost"):
+        log.warning("the API has no authentication yet; keep it behind something that has", host=settings.entry_host)
+    async with health.serving(app.make(context), settings, settings.entry_host, settings.entry_port, **options):
+        try:
+            if await service.unless_halted(process, state.beating(_start(bus, database))):
+                await _run(process, bus, database, projection, admission, state)
+        except Misconfigured as error:
+            print(f"entry: {error}", file=sys.stderr)
+            sys.exit(2)
+        finally:
+            await database.close()
+            await bus.broker.close()
+
+
+async def _start(bus: Bus, database: Database) -> None:
+    await bus.broker.connect()
+    await ensure(bus.broker, bus.settings)
+    await database.connect()
+    if done := await database.insist(database.migrate):
+        bus.log.info("migrated", migrations=done)
+
+
+async def _run(
+    process: Process,
+    bus: Bus,
+    database: Database,
+    projection: Projection,
+    admission: Admission,
+    state: health.Health,
+) -> None:
+    async def on_announcement(msg: object) -> None:
+        projection.hint()
+        await admission.on_announcement(getattr(msg, "data", b""))
+
+    async with asyncio.TaskGroup() as group:
+        end = await bus.broker.subscribe(subjects.ANNOUNCE, on_announcement)
+        tasks = [
+            group.create_task(duty) for duty in (projection.follow(), admission.run(), _watch(bus, database, state))
+        ]
+        await projection.caught_up.wait()
+        state.good("start")
+        process.log.info("ready", host=process.settings.entry_host, jobs=len(projection))
+        await process.halt.wait()
+        await end()
+        for task in tasks:
+            task.cancel()
+
+
+async def _watch(bus: Bus, database: Database, state: health.Health) -> None:
+    """Round trips to NATS and PostgreSQL, for readiness."""
+    never = asyncio.Event()
+    while True:
+        state.beat()
+        for part, cause in (("nats", await bus.ping()), ("postgres", await database.ping())):
+            if cause:
+                state.bad(part, cause)
+            else:
+                state.good(part)
+        await wait_for_event(never, _PING_S)
+
+
+def main() -> None:
+    """The `cuscuta-entry` command."""
+    service.run("entry", enter, needs=("postgres_url", "secret_keys"))
+
+
+if __name__ == "__main__":
+    main()

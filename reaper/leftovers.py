@@ -1,0 +1,50 @@
+"""What ended or expired jobs left on the bus: active entries, consumers, queued messages."""
+
+from cuscuta import limits, subjects
+from cuscuta.broker.settle import release_lane, tidy
+from reaper.duty import Patience, Scene
+
+
+class Leftovers:
+    """Everything on the bus belongs to a tag that has not ended; whatever does not is removed."""
+
+    name = "leftovers"
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+
+    async def round(self, scene: Scene) -> int:
+        """Find uids on the bus whose job is over or was never there, and tidy up after them."""
+        bus = scene.bus
+        on_bus = await bus.work.job_consumers() | set(await bus.active_bucket.keys())
+        lanes = {}
+        for subject in await bus.work.subjects(subjects.LANES):
+            lane, _, uid = subject.removeprefix(subjects.LANES[:-1]).rpartition(".")
+            lanes[uid] = lane
+        for subject in await bus.work.subjects(subjects.ADMITS):
+            on_bus.add(subject.rsplit(".", 1)[1])
+        for subject in await bus.work.subjects(subjects.CHUNKS):
+            on_bus.add(subjects.parse_uid(subject))
+        running = {row.uid for row in scene.projection.open_jobs()}
+        suspects = self._patience.over((on_bus | set(lanes)) - running)
+        mended = 0
+        for uid in list(suspects)[: limits.DUTY_BATCH]:
+            tag = await bus.tags.get(uid)
+            if tag is None:
+                await self._remove(scene, uid, lanes.get(uid))
+                mended += 1
+            elif tag.status.terminal:
+                await tidy(bus, tag)
+                mended += 1
+        return mended
+
+    async def _remove(self, scene: Scene, uid: str, lane: str | None) -> None:
+        bus = scene.bus
+        scene.log.warning("removing what belongs to no job", uid=uid)
+        await bus.work.purge(subjects.chunks_of(uid))
+        await bus.work.drop_job_consumer(uid)
+        await bus.active_bucket.purge(uid)
+        for priority in subjects.ADMISSION_CONSUMERS:
+            await bus.work.purge(subjects.admit(priority, uid))
+        if lane:
+            await release_lane(bus, lane, uid)

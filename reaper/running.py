@@ -1,0 +1,58 @@
+"""Jobs whose chunks are out: their consumer or active entry went missing, their queue is empty, or is stuck."""
+
+from cuscuta import limits, spans
+from cuscuta.broker.activate import activate
+from cuscuta.broker.settle import Settled, settle
+from cuscuta.errors import NoRoom
+from cuscuta.model import DeadChunk, JobStatus
+from cuscuta.subjects import chunk
+from reaper.duty import Patience, Scene
+
+
+class LostRunning:
+    """Compares the tags that say `pending` with consumers, active entries and the queue."""
+
+    name = "lost-running"
+
+    def __init__(self, patience: Patience, stuck: Patience) -> None:
+        self._patience, self._stuck = patience, stuck
+
+    async def round(self, scene: Scene) -> int:
+        """Admit again what lost its consumer or entry; settle what has nothing left in its queue."""
+        uids = [row.uid for row in scene.projection.open_jobs() if row.status is JobStatus.PENDING]
+        if not uids:
+            self._patience.over(set())
+            return 0
+        bus = scene.bus
+        consumers, active = await bus.work.job_consumers(), set(await bus.active_bucket.keys())
+        mended = 0
+        for uid in self._patience.over({u for u in uids if u not in consumers or u not in active}):
+            scene.log.warning("a running job lost its consumer or active entry; mended", uid=uid)
+            try:
+                mended += await activate(bus, uid, scene.settings.default_seats)
+            except NoRoom:
+                scene.log.warning("no room for the consumer of a running job; trying again", uid=uid)
+        exhausted = set()
+        for uid in uids[: limits.MAX_ACTIVE_JOBS_CEILING]:
+            if await bus.work.next_chunk(uid) is None:
+                mended += await settle(bus, uid) in (Settled.ENDED, Settled.MENDED)
+            elif await bus.work.consumer_delivered(uid) == (0, 0):
+                exhausted.add(uid)
+        for uid in self._stuck.over(exhausted):
+            mended += await self._give_up(scene, uid)
+        return mended
+
+    async def _give_up(self, scene: Scene, uid: str) -> int:
+        """Chunks past `max_deliver` are delivered no more but stand in the stream: file them, then settle."""
+        bus = scene.bus
+        if await bus.work.consumer_delivered(uid) != (0, 0):
+            return 0
+        queued, stored = await bus.work.queued(uid), await bus.results.stored(uid)
+        for name in queued:
+            for gap in spans.gaps(name.span, stored):
+                reason = f"delivered {scene.settings.max_deliver} times without being finished"
+                await bus.bury(DeadChunk(uid, gap, reason, scene.settings.max_deliver, scene.clock.wall()))
+            await bus.work.purge(chunk(name))
+        scene.log.warning("chunks were given up by NATS", uid=uid, chunks=len(queued))
+        await settle(bus, uid)
+        return len(queued)

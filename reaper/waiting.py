@@ -1,0 +1,49 @@
+"""Jobs that were accepted but never got into their lane or to admission: a crash between the tag and the batch."""
+
+from cuscuta import limits, subjects
+from cuscuta.broker.submit import enqueue
+from cuscuta.model import JobStatus
+from reaper.duty import Patience, Scene
+
+
+class LostWaiting:
+    """Compares the tags that say `queueing` with what stands in the work queue."""
+
+    name = "lost-waiting"
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+
+    async def round(self, scene: Scene) -> int:
+        """Enqueue again what is in no queue; admit the head of a lane that nobody admitted."""
+        rows = {row.uid: row for row in scene.projection.open_jobs() if row.status is JobStatus.QUEUEING}
+        if not rows:
+            self._patience.over(set())
+            return 0
+        work = scene.bus.work
+        admitted = _uids(await work.subjects(subjects.ADMITS))
+        in_lanes = _uids(await work.subjects(subjects.LANES))
+        suspects, lanes = set(), {}
+        for uid, row in rows.items():
+            if uid in admitted:
+                continue
+            if row.lane is None or uid not in in_lanes:
+                suspects.add(uid)
+            else:
+                lanes[row.lane] = row
+        for lane in list(lanes)[: limits.DUTY_BATCH]:
+            head = await work.head(lane)
+            if head and head.uid in rows and head.uid not in admitted:
+                suspects.add(head.uid)
+        mended = 0
+        for uid in list(self._patience.over(suspects))[: limits.DUTY_BATCH]:
+            tag = await scene.bus.tags.get(uid)
+            if tag and tag.status is JobStatus.QUEUEING:
+                scene.log.warning("a job that nobody would have started is queued again", uid=uid)
+                await enqueue(scene.bus, tag)
+                mended += 1
+        return mended
+
+
+def _uids(found: list[str]) -> set[str]:
+    return {subject.rsplit(".", 1)[1] for subject in found}

@@ -1,0 +1,30 @@
+"""Seeing whether a job is done, once its queue is empty and this process has finished chunks of it."""
+
+import contextlib
+
+from cuscuta.broker.settle import Settled, settle
+from cuscuta.errors import BrokerUnavailable
+from worker.jobs import Job
+from worker.kit import Kit
+
+
+async def settle_if_done(kit: Kit, job: Job) -> None:
+    """Settle the job if nothing of it was finished here since the last look this does nothing."""
+    if job.unsettled is None:
+        return
+    last, job.unsettled = job.unsettled, None
+    await kit.finisher.drained(job.uid)
+    last, job.unsettled = job.unsettled or last, None
+    try:
+        if not job.ended:
+            with contextlib.suppress(BrokerUnavailable):
+                await last.ack_sync()  # a second time: once it is answered, all acks before it have counted
+        await kit.failures.flush()
+        found = await settle(kit.bus, job.uid)
+    except BrokerUnavailable:
+        job.unsettled = job.unsettled or last
+        return
+    if found in (Settled.ENDED, Settled.GONE):
+        kit.jobs.end(job.uid)
+    elif found is Settled.QUEUEING:
+        job.unsettled = job.unsettled or last
