@@ -35,7 +35,9 @@ CATALOGUE_PAGE_BYTES = _bound(
     "CATALOGUE_PAGE_BYTES", 512 << 10, "bytes", "half of NATS's default max_payload of 1 MiB [nats]"
 )
 CATALOGUE_PAGES_CACHED = _bound("CATALOGUE_PAGES_CACHED", 64, "pages", "about 32 MiB a process at the most [chosen]")
-ITEM_ID_BYTES = _bound("ITEM_ID_BYTES", 512, "bytes", "ids travel in URLs, whose parts are commonly cut at 1 KiB [chosen]")
+ITEM_ID_BYTES = _bound(
+    "ITEM_ID_BYTES", 512, "bytes", "ids travel in URLs, whose parts are commonly cut at 1 KiB [chosen]"
+)
 ITEM_PARAMS = _bound("ITEM_PARAMS", 32, "entries", "one request's parameters; more is data, not parameters [chosen]")
 ITEM_BYTES = _bound("ITEM_BYTES", 16 << 10, "bytes", "an item with its parameters; 32 such fit a page [chosen]")
 NAME_BYTES = _bound("NAME_BYTES", 128, "bytes", "catalogue names are one token of a NATS subject [chosen]")
@@ -48,7 +50,9 @@ IMPORT_ACCOUNTS = _bound("IMPORT_ACCOUNTS", 50_000, "accounts", "one import; mor
 PAGE_ROWS = _bound("PAGE_ROWS", 500, "rows", "one page of a list [chosen]")
 FAILURES_KEPT = _bound("FAILURES_KEPT", 50, "failures", "in a JobTag; older ones are only counted [design §5]")
 FAILURE_MESSAGE_CHARS = _bound("FAILURE_MESSAGE_CHARS", 300, "characters", "50 failures stay below 32 KiB [chosen]")
-FAILURE_TYPES = _bound("FAILURE_TYPES", 32, "types", "counts by type in a JobTag; the rest is counted as Other [chosen]")
+FAILURE_TYPES = _bound(
+    "FAILURE_TYPES", 32, "types", "counts by type in a JobTag; the rest is counted as Other [chosen]"
+)
 MISSING_KEPT = _bound("MISSING_KEPT", 200, "spans", "missing spans listed in a terminal JobTag [chosen]")
 GRID_CELLS = _bound(
     "GRID_CELLS", 4_096, "cells", "cut points of a catalogue; a 1,200-item catalogue can go out item by item [chosen]"
@@ -64,9 +68,13 @@ BACKLOG_MESSAGES = _bound(
     "BACKLOG_MESSAGES", 2_000_000, "messages", "CUSCUTA_WORK; past it a submit is refused with 503 [chosen]"
 )
 SUBJECTS_PAGE = _bound("SUBJECTS_PAGE", 100_000, "subjects", "one page of STREAM.INFO with subjects_filter [nats §1]")
-BATCH_GET_SUBJECTS = _bound("BATCH_GET_SUBJECTS", 1_024, "subjects", "a direct batch get answers 413 above it [nats §1]")
+BATCH_GET_SUBJECTS = _bound(
+    "BATCH_GET_SUBJECTS", 1_024, "subjects", "a direct batch get answers 413 above it [nats §1]"
+)
 PULL_BATCH = _bound("PULL_BATCH", 64, "chunks", "quick chunks pulled at a time; more does not help [nats §4]")
-PULL_WORK_S = _bound("PULL_WORK_S", 0.05, "s", "work that one pull may take beyond a single chunk: no hoarding [chosen]")
+PULL_WORK_S = _bound(
+    "PULL_WORK_S", 0.05, "s", "work that one pull may take beyond a single chunk: no hoarding [chosen]"
+)
 WRITES_IN_FLIGHT = _bound("WRITES_IN_FLIGHT", 256, "writes", "results on their way from one process [chosen]")
 RESULT_HEADROOM_BYTES = _bound(
     "RESULT_HEADROOM_BYTES", 4 << 10, "bytes", "subject and headers beside a value below max_payload [chosen]"
@@ -75,7 +83,9 @@ ANSWER_BYTES = _bound("ANSWER_BYTES", 8 << 20, "bytes", "an upstream's answer; a
 EVENTS_AGE_S = _bound("EVENTS_AGE_S", 7 * 86_400, "s", "CUSCUTA_EVENTS [design §3]")
 EVENTS_MESSAGES = _bound("EVENTS_MESSAGES", 5_000_000, "messages", "about 1 GiB of events [chosen]")
 DEAD_AGE_S = _bound("DEAD_AGE_S", 30 * 86_400, "s", "CUSCUTA_DEAD [design §3]")
-KV_CONSUMERS = _bound("KV_CONSUMERS", 2_000, "consumers", "watchers of a bucket; the server's default is 1,000 [nats §0]")
+KV_CONSUMERS = _bound(
+    "KV_CONSUMERS", 2_000, "consumers", "watchers of a bucket; the server's default is 1,000 [nats §0]"
+)
 DUTY_BATCH = _bound("DUTY_BATCH", 200, "jobs", "what one duty of the reaper mends in one round [chosen]")
 SEATS_PER_PROCESS = _bound("SEATS_PER_PROCESS", 256, "seats", "one event loop; more seats are more processes [chosen]")
 JOBS_SUMMARISED = _bound(

@@ -24,7 +24,9 @@ def _mask(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[st
 def set_up(settings: Settings, part: str) -> Logger:
     """Configure logging for a process and return the part's logger (`cuscuta.worker` and so on)."""
     console = settings.log_format == "console" or (settings.log_format == "auto" and sys.stderr.isatty())
-    renderer: Any = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if console else structlog.processors.JSONRenderer()
+    )
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,

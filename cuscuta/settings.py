@@ -18,6 +18,7 @@ from cuscuta.errors import CuscutaError
 
 PREFIX = "CUSCUTA_"
 _FILE = PREFIX + "CONFIG"
+_RESERVED = frozenset({_FILE, PREFIX + "URL"})  # where the command line finds the API; not a setting of a part
 
 
 class SettingsError(CuscutaError):
@@ -59,6 +60,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     port_file: Annotated[str, _d("file to write the port to, once it listens")] = ""
 
     upstream: Annotated[str, _d("an adapter: a TOML file, module:Class, or a name of cuscuta.upstreams")] = ""
+    upstream_url: Annotated[str, _d("replaces the base_url of a declarative adapter, for a test deployment")] = ""
     seats: Annotated[int, Meta(ge=1, le=limits.SEATS_PER_PROCESS), _d("accounts a worker process works with")] = 4
     item_timeout_s: Annotated[float, Meta(gt=0, le=600), _d("time for one poll of the upstream")] = 8.0
     flush_s: Annotated[float, Meta(gt=0, le=60), _d("a long chunk stores what it has at least this often")] = 2.0
@@ -67,19 +69,29 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     backoff_cap_s: Annotated[float, Meta(gt=0, le=600), _d("longest wait before a retry in place")] = 8.0
     throttle_base_s: Annotated[float, Meta(gt=0, le=600), _d("first rest of a throttled account")] = 1.0
     throttle_cap_s: Annotated[float, Meta(gt=0, le=86_400), _d("longest rest of a throttled account")] = 60.0
-    account_penalty: Annotated[float, Meta(gt=0, le=1), _d("what an account error takes from a rate of at most 1")] = 0.34
+    account_penalty: Annotated[float, Meta(gt=0, le=1), _d("what an account error takes from a rate of at most 1")] = (
+        0.34
+    )
     account_recovery: Annotated[float, Meta(ge=0, le=1), _d("what a finished chunk gives back to the rate")] = 0.02
-    halt_grace_s: Annotated[float, Meta(gt=0, le=600), _d("time for a clean stop before what is left is cut off")] = 15.0
+    halt_grace_s: Annotated[float, Meta(gt=0, le=600), _d("time for a clean stop before what is left is cut off")] = (
+        15.0
+    )
 
-    ack_wait_s: Annotated[float, Meta(ge=0.5, le=600), _d("a chunk whose holder is silent this long is handed on")] = 10.0
+    ack_wait_s: Annotated[float, Meta(ge=0.5, le=600), _d("a chunk whose holder is silent this long is handed on")] = (
+        10.0
+    )
     max_attempts: Annotated[int, Meta(ge=1, le=100), _d("attempts before a chunk is given up")] = 5
-    max_deliver: Annotated[int, Meta(ge=2, le=1000), _d("deliveries before NATS itself gives up; the reaper sweeps")] = 12
+    max_deliver: Annotated[
+        int, Meta(ge=2, le=1000), _d("deliveries before NATS itself gives up; the reaper sweeps")
+    ] = 12
     lease_term_s: Annotated[float, Meta(ge=0.5, le=3600), _d("an account's lease, renewed at a third")] = 30.0
     lease_margin_s: Annotated[float, Meta(gt=0, le=600), _d("the holder stops this long before its lease ends")] = 2.0
     heartbeat_s: Annotated[float, Meta(gt=0, le=600), _d("how often a worker says that it is alive")] = 3.0
     presence_ttl_s: Annotated[float, Meta(ge=1, le=3600), _d("a worker silent this long counts as gone")] = 10.0
     reap_s: Annotated[float, Meta(gt=0, le=600), _d("how often each duty of the reaper runs")] = 2.0
-    mend_after_s: Annotated[float, Meta(gt=0, le=3600), _d("how long something must look lost before it is mended")] = 5.0
+    mend_after_s: Annotated[float, Meta(gt=0, le=3600), _d("how long something must look lost before it is mended")] = (
+        5.0
+    )
 
     log_format: Annotated[str, _d("json, console, or auto (console on a terminal)")] = "auto"
     log_level: Annotated[str, _d("debug, info, warning or error")] = "info"
@@ -172,7 +184,7 @@ def load(environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None)
         for key, value in _read_file(path, faults).items():
             given[key] = (f"{path}: {key}", value)
     for key, value in environ.items():
-        if key.startswith(PREFIX) and key != _FILE:
+        if key.startswith(PREFIX) and key not in _RESERVED:
             given[key.removeprefix(PREFIX).lower()] = (key, value)
     for key, value in (overrides or {}).items():
         given[key] = (key, value)

@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from cuscuta import limits
@@ -79,7 +79,7 @@ def split(span: Span, parts: int) -> list[Span]:
     """At most `parts` non-empty spans of sizes that differ by one at most."""
     parts = max(1, min(parts, span.size))
     cuts = [span.start + span.size * i // parts for i in range(parts + 1)]
-    return [Span(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if b > a]
+    return [Span(a, b) for a, b in pairwise(cuts) if b > a]
 
 
 class Policy(StrEnum):
@@ -177,7 +177,7 @@ def _windows(bounds: list[int], sums: list[float], seats: int) -> list[Span]:
     heavy = sums[-1] - sums[0]
     cuts = {bounds[min(len(bounds) - 1, bisect_left(sums, sums[0] + heavy * k / seats))] for k in range(1, seats)}
     edges = sorted({bounds[0], *cuts, bounds[-1]})
-    return [Span(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [Span(a, b) for a, b in pairwise(edges)]
 
 
 def _at_most(span: Span, items: int) -> list[Span]:

@@ -151,7 +151,7 @@ def parse_dead(subject: str) -> tuple[str, Span] | None:
 
 
 def result_key(uid: str, span: Span) -> str:
-    """A result's key. Start and stop are tokens of their own, so `<uid>.<start>.*` finds what begins at a chunk's start."""
+    """A result's key. Start and stop are tokens of their own, so a filter finds what begins where a chunk begins."""
     return f"{uid}.{span.start}.{span.stop}"
 
 

@@ -1,4 +1,4 @@
-"""Which status may follow which, for jobs and for accounts. `docs/states.md` draws these tables; a test compares them."""
+"""Which status may follow which, for jobs and accounts. `docs/states.md` draws the tables; a test compares them."""
 
 from enum import StrEnum
 

@@ -11,7 +11,7 @@ from cuscuta import __version__, limits
 from cuscuta.errors import BrokerRefused, BrokerUnavailable, DatabaseUnavailable, InputError
 from entry import problems
 from entry.context import Context, provide_context
-from entry.routes import accounts, catalogues, health, jobs, queue, results
+from entry.routes import accounts, catalogues, health, jobs, queue, results, workers
 
 ROUTES = [
     jobs.submit_job,
@@ -30,6 +30,7 @@ ROUTES = [
     catalogues.put_catalogue,
     catalogues.show_catalogue,
     queue.show_queue,
+    workers.list_workers,
     health.live,
     health.ready,
 ]

@@ -25,7 +25,9 @@ def parse(media_type: str, body: bytes) -> list[tuple[str, str]]:
     if not pairs:
         raise InputError("body", "holds no account", "Send at least one.")
     if len(pairs) > limits.IMPORT_ACCOUNTS:
-        raise InputError("body", f"holds {len(pairs):,} accounts", f"Send at most {limits.IMPORT_ACCOUNTS:,} at a time.")
+        raise InputError(
+            "body", f"holds {len(pairs):,} accounts", f"Send at most {limits.IMPORT_ACCOUNTS:,} at a time."
+        )
     return unique(pairs)
 
 

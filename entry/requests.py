@@ -48,7 +48,8 @@ class CatalogueRequest(Struct, forbid_unknown_fields=True):
     """A catalogue's items, as ids or as objects."""
 
     items: Annotated[
-        list[str | ItemRequest], Meta(description="ids or objects", examples=[["song-1", {"id": "song-2", "weight": 3}]])
+        list[str | ItemRequest],
+        Meta(description="ids or objects", examples=[["song-1", {"id": "song-2", "weight": 3}]]),
     ]
 
 
@@ -97,15 +98,15 @@ def essential(request: JobRequest, name: CatalogueName, clock: Clock) -> Essenti
         raise InputError("to", f"is {span.stop}", f"Catalogue {name.name} has {name.items} items; send at most that.")
     if not span.size:
         raise InputError("from", f"the span {span} is empty", f"Send from < to, within 0 and {name.items}.")
-    key = request.target if request.key is UNSET else request.key
+    lane_key = request.target if request.key is UNSET else request.key
     deadline = clock.wall() + timedelta(seconds=request.deadline_s) if request.deadline_s else None
     return Essential(
         target=request.target,
         catalogue=name.hash,
         catalogue_name=name.name,
         span=span,
-        lane=token_from(key) if key is not None else None,
-        key=key,
+        lane=token_from(lane_key) if lane_key is not None else None,
+        key=lane_key,
         priority=request.priority,
         policy=request.policy,
         chunk_items=request.chunk_items or limits.CHUNK_ITEMS,
@@ -138,7 +139,9 @@ def items(entries: Sequence[str | ItemRequest]) -> list[Item]:
                 raise InputError(f"items[{i}]", "is too large", f"At most {limits.ITEM_BYTES:,} bytes are taken.")
         if (other := first.setdefault(item.id, i)) != i:
             raise InputError(
-                f"items[{i}].id", f"{item.id[:60]!r} is already items[{other}]", "Ids must be unique; remove one of them."
+                f"items[{i}].id",
+                f"{item.id[:60]!r} is already items[{other}]",
+                "Ids must be unique; remove one of them.",
             )
         made.append(item)
     return made

@@ -140,10 +140,7 @@ class HealthView(Struct):
 def job(tag: JobTag, stored: list[Span], waiting_for: str | None, now: datetime) -> JobView:
     """A job's view; while it runs, progress comes from what is stored."""
     essential, queue = tag.essential, tag.queue
-    if tag.status.terminal:
-        progress = tag.progress
-    else:
-        progress = settling.progress(essential.span, stored)
+    progress = tag.progress if tag.status.terminal else settling.progress(essential.span, stored)
     rate = eta = None
     if tag.status is JobStatus.PENDING and queue.admitted_at:
         elapsed = (now - queue.admitted_at) / timedelta(seconds=1)

@@ -41,6 +41,7 @@ class Account:
         self.item_s: float | None = None  # how long a poll takes with this account
         self.throttled = 0  # times in a row
         self._login = asyncio.Lock()
+        self._reset = False
         self._follows: dict[str, Target] = {}  # by uid
         self._calls: set[asyncio.Timeout] = set()
         capacity = upstream.capacity
@@ -67,6 +68,9 @@ class Account:
             await self.unfollow(next(iter(self._follows)))
         follow_id = None
         if self._upstream.needs_follow:
+            if not self._reset:
+                await self._logged_in(lambda: self._upstream.reset(self.session))
+                self._reset = True
             follow_id = await self._logged_in(lambda: self._upstream.follow(self.session, name))
         self._follows[uid] = Target(name, follow_id)
         return self._follows[uid]

@@ -6,7 +6,8 @@ Nothing here decides what an error means: `cuscuta.errors` says it by type, and 
 import asyncio
 import contextlib
 import random
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -26,6 +27,8 @@ from worker.holds import Hold
 from worker.jobs import Job
 from worker.kit import Kit
 from worker.upstream.protocol import Target
+
+AnswerT = TypeVar("AnswerT")
 
 FLUSH_BYTES = 512 << 10  # half of NATS's default max_payload, so that a flush is one message
 _NULL = msgspec.Raw(b"null")
@@ -94,9 +97,7 @@ class ChunkRun:
         if verdict is Verdict.JOB:
             self._drop()
             failure = self._kit.failures.make(kind, message, self._name.span, self._account.lease.account, None)
-            await self._kit.bus.broker.insist(
-                lambda: close(self._kit.bus, self._job.uid, JobStatus.FAILED, [failure])
-            )
+            await self._kit.bus.broker.insist(lambda: close(self._kit.bus, self._job.uid, JobStatus.FAILED, [failure]))
             self._kit.jobs.end(self._job.uid)
             return None
         if verdict in (Verdict.ACCOUNT, Verdict.LOGIN):
@@ -138,7 +139,7 @@ class ChunkRun:
         value = await self._account.poll(self._target, item)
         return value if isinstance(value, msgspec.Raw) else msgspec.Raw(encode(value))
 
-    async def _patiently(self, call: Any) -> Any:
+    async def _patiently(self, call: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
         """A call of the upstream: short rests and failures that may pass are waited out in place."""
         settings, tries = self._kit.settings, 0
         while True:
@@ -248,7 +249,9 @@ class ChunkRun:
             await self._give_up(f"{kind}: {message}")
             return
         rest = Span(self._cursor, self._name.span.stop)
-        await publish_rest(self._kit, self._hold.delivery, ChunkName(self._name.uid, rest, self._name.n), self._body, attempts)
+        await publish_rest(
+            self._kit, self._hold.delivery, ChunkName(self._name.uid, rest, self._name.n), self._body, attempts
+        )
         self._job.unsettled = self._hold.delivery
         self._drop()
 

@@ -38,7 +38,7 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._stale = asyncio.Event()
         self.changed = asyncio.Event()
-        self.on_end: Callable[[str], object] = lambda uid: None
+        self.on_end: Callable[[str], None] = lambda uid: None
 
     def poke(self) -> None:
         """Wake whoever waits for a change."""

@@ -34,7 +34,7 @@ async def work(process: Process) -> None:
     """Run a worker until it is told to stop."""
     settings, clock, log = process.settings, process.clock, process.log
     try:
-        upstream, vault = load(settings.upstream), Vault(settings.secret_keys)
+        upstream, vault = load(settings.upstream, settings.upstream_url), Vault(settings.secret_keys)
     except (AdapterError, AdapterFileError, VaultError) as error:
         for line in str(error).splitlines():
             print(f"worker: {line}", file=sys.stderr)
@@ -83,7 +83,7 @@ async def _run(
         )
         seats = [Seat(kit, index) for index in range(settings.seats)]
         heartbeat = Heartbeat(process, bus, seats, state)
-        kit.jobs.on_end = lambda uid: [seat.ended(uid) for seat in seats]
+        kit.jobs.on_end = _Ending(seats)
         duties = (
             kit.leaser.hand_out(),
             kit.leaser.renew(),
@@ -108,6 +108,17 @@ async def _run(
             await asyncio.shield(_wind_up(kit, heartbeat, settings.halt_grace_s / 3))
             for task in tasks:
                 task.cancel()
+
+
+class _Ending:
+    """Tells all seats that a job has ended."""
+
+    def __init__(self, seats: list[Seat]) -> None:
+        self._seats = seats
+
+    def __call__(self, uid: str) -> None:
+        for seat in self._seats:
+            seat.ended(uid)
 
 
 async def _wind_up(kit: Kit, heartbeat: Heartbeat, grace_s: float) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from itertools import islice
 from typing import TypeVar
 
 ItemT = TypeVar("ItemT")
@@ -21,7 +22,7 @@ async def in_order(
     running: deque[asyncio.Future[ValueT]] = deque()
     try:
         while True:
-            while len(running) < width and (item := next(upcoming, None)) is not None:
+            for item in islice(upcoming, width - len(running)):
                 running.append(asyncio.ensure_future(ask(item)))
             if not running:
                 return

@@ -51,6 +51,7 @@ class Broker:
         self._settings, self.clock, self._log, self._name = settings, clock, log, name
         self.nc = Client()
         self.connected = asyncio.Event()
+        self._closing = False
 
     async def connect(self) -> None:
         """Connect; tries again until it works."""
@@ -82,7 +83,7 @@ class Broker:
         self.connected.set()
 
     async def _lost(self) -> None:
-        if self.connected.is_set():
+        if self.connected.is_set() and not self._closing:
             self._log.warning("NATS is gone, trying again until it is back")
         self.connected.clear()
 
@@ -95,6 +96,7 @@ class Broker:
 
     async def close(self) -> None:
         """Send what is buffered, then disconnect; bounded."""
+        self._closing = True
         if self.nc.is_connected:
             with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
                 await self.nc.flush(timeout=2)
@@ -145,7 +147,9 @@ class Broker:
                 await self.clock.sleep(backoff.exponential(tries, 0.1, 2.0, random.random()))
                 await self.connected.wait()
 
-    async def subscribe(self, subject: str, callback: Callable[[Msg], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    async def subscribe(
+        self, subject: str, callback: Callable[[Msg], Awaitable[None]]
+    ) -> Callable[[], Awaitable[None]]:
         """A plain subscription, kept across reconnects; returns what ends it."""
         sub = await self.nc.subscribe(subject, cb=callback)
 

@@ -70,7 +70,7 @@ class Bucket:
         return [s[prefix:] for s in await subject_list(self._broker, self._stream, self._subject(key))]
 
     async def many(self, filters: Sequence[str]) -> list[Entry]:
-        """The values of several keys or filters (together at most BATCH_GET_SUBJECTS keys), read directly, by revision."""
+        """The values of several keys or filters (together at most BATCH_GET_SUBJECTS keys), read directly."""
         return [e async for e in self.follow({"multi_last": [self._subject(f) for f in filters]})]
 
     async def since(self, revision: int, batch: int = limits.BATCH_GET_SUBJECTS) -> list[Entry]:

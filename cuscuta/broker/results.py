@@ -23,7 +23,7 @@ class Results:
         self._broker, self._bucket = broker, bucket
 
     async def write(self, uid: str, span: Span, result: ChunkResult) -> None:
-        """Store a span's results unless they are there. One that is too big is split; a single item becomes an error."""
+        """Store a span's results unless they are there. Too big ones are split; a single such item becomes an error."""
         value = encode(result)
         if len(value) <= self._broker.max_payload - limits.RESULT_HEADROOM_BYTES:
             try:
@@ -59,9 +59,7 @@ class Results:
         stored, dead = await asyncio.gather(self.stored(uid), self.given_up(uid))
         return stored, dead
 
-    async def read(
-        self, uid: str, within: Span, stored: Sequence[Span]
-    ) -> AsyncIterator[tuple[Span, ChunkResult]]:
+    async def read(self, uid: str, within: Span, stored: Sequence[Span]) -> AsyncIterator[tuple[Span, ChunkResult]]:
         """The results inside of a span in order; each item once, even if two holders stored it."""
         held = sorted(s for s in stored if spans.clip(s, within).size)
         cursor = within.start
@@ -117,4 +115,3 @@ def _refused(span: Span, result: ChunkResult, size: int) -> ChunkResult:
     return ChunkResult(
         values=[NULL], at=result.at, worker=result.worker, account=result.account, errors={str(span.start): error}
     )
-

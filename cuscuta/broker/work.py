@@ -63,9 +63,7 @@ class Work:
             "Nats-Expected-Last-Subject-Sequence-Subject": subjects.lane_all(lane),
         }
         try:
-            await publish_batch(
-                self._broker, [(entry, body, only_if_empty), (subjects.admit(priority, uid), body, {})]
-            )
+            await publish_batch(self._broker, [(entry, body, only_if_empty), (subjects.admit(priority, uid), body, {})])
         except (Conflict, Standing):
             await self.put(entry, body)
             await self.admit_if_head(uid, lane)
@@ -174,9 +172,7 @@ class Work:
     async def first(self, subject_filter: str) -> Found | None:
         """The first message of a filter, from the leader."""
         try:
-            answer = await self._broker.api(
-                f"STREAM.MSG.GET.{self.stream}", {"seq": 1, "next_by_subj": subject_filter}
-            )
+            answer = await self._broker.api(f"STREAM.MSG.GET.{self.stream}", {"seq": 1, "next_by_subj": subject_filter})
         except BrokerRefused as error:
             if error.code in NOT_FOUND:
                 return None

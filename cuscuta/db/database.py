@@ -1,5 +1,7 @@
 """The connection pool, errors translated once, and migrations under an advisory lock."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -21,12 +21,12 @@ from entry.views import Imported
 @get("/accounts", tags=["accounts"], summary="List accounts")
 async def list_accounts(
     context: Context,
-    state: Annotated[AccountState | None, Parameter(required=False, description="only these")] = None,
+    in_state: Annotated[AccountState | None, Parameter(query="state", required=False, description="only these")] = None,
     after: Annotated[int, Parameter(ge=0, le=2**62, description="id of the last row of the page before")] = 0,
     limit: Limit = 100,
 ) -> list[Account]:
     """Accounts by id."""
-    return await context.accounts.page(state, after, limit)
+    return await context.accounts.page(in_state, after, limit)
 
 
 @get("/accounts/{account:int}", tags=["accounts"], summary="Show an account")

@@ -87,7 +87,10 @@ async def _items(context: Context, tag: JobTag, within: Span, stored: list[Span]
     bus = context.bus
     async for span, result in bus.results.read(tag.uid, within, stored):
         catalogue = await bus.catalogues.items(tag.essential.catalogue, span)
-        yield [_item(i, item.id, value, result) for i, item, value in zip(range(*span), catalogue, result.values, strict=False)]
+        yield [
+            _item(i, item.id, value, result)
+            for i, item, value in zip(range(*span), catalogue, result.values, strict=False)
+        ]
 
 
 def _item(index: int, name: str, value: msgspec.Raw, result: ChunkResult) -> bytes:

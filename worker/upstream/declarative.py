@@ -38,7 +38,9 @@ class Declarative(Upstream):
         self._basic = file.login is not None and file.login.basic
         self._client = httpx.AsyncClient()
         self._calls = {
-            step: _Prepared(call, file) for step in ("login", "follow", "poll", "unfollow") if (call := getattr(file, step))
+            step: _Prepared(call, file)
+            for step in ("login", "reset", "follow", "poll", "unfollow")
+            if (call := getattr(file, step))
         }
         self._rules = [(rule, re.compile(rule.body.encode()) if rule.body else None) for rule in file.errors]
 
@@ -66,6 +68,11 @@ class Declarative(Upstream):
         session.token = str(token)
         if call.call.user_id and (user_id := _find(call.call.user_id, answer)) is not None:
             session.user_id = str(user_id)
+
+    async def reset(self, session: Session) -> None:
+        """Send the reset request."""
+        if call := self._calls.get("reset"):
+            await self._send("reset", call, session, _values(session))
 
     async def follow(self, session: Session, target: str) -> str | None:
         """Send the follow request; the follow id is the target itself unless the file says where it is."""

@@ -5,6 +5,8 @@ import importlib
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import msgspec
+
 from cuscuta.errors import CuscutaError
 from worker.upstream.declarative import Declarative
 from worker.upstream.protocol import Upstream
@@ -17,17 +19,18 @@ class AdapterError(CuscutaError):
     """The setting names no usable adapter; the message says why and what would work."""
 
 
-def load(name: str) -> Upstream:
-    """The adapter that the setting names. Raises AdapterError, or AdapterFileError for a fault in a TOML file."""
+def load(name: str, url: str = "") -> Upstream:
+    """The adapter that the setting names; `url` replaces a declarative one's base_url.
+
+    Raises AdapterError, or AdapterFileError for a fault in a TOML file.
+    """
     if name.endswith(".toml"):
         path = Path(name)
         if not path.is_file():
             raise AdapterError(f"upstream: there is no file {name}. Set CUSCUTA_UPSTREAM to an adapter's TOML file.")
-        return Declarative(read(path))
-    if ":" in name:
-        made = _by_path(name)
-    else:
-        made = _by_entry_point(name)
+        file = read(path)
+        return Declarative(msgspec.structs.replace(file, base_url=url) if url else file)
+    made = _by_path(name) if ":" in name else _by_entry_point(name)
     if not (isinstance(made, type) and issubclass(made, Upstream)):
         raise AdapterError(f"upstream: {name} is not a subclass of worker.upstream.Upstream")
     return made()

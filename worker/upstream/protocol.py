@@ -63,6 +63,9 @@ class Upstream:
     async def log_in(self, session: Session) -> None:
         """Get a token for `session.email` and `session.password`. Raises AuthenticationFailed if they are wrong."""
 
+    async def reset(self, session: Session) -> None:
+        """Called before the first follow of a lease: drop what an earlier holder, who may have died, still follows."""
+
     async def follow(self, session: Session, target: str) -> str | None:
         """Make a target visible to the account; must be harmless if it is already. Raises TargetNotFound."""
         return None

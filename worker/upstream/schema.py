@@ -16,7 +16,7 @@ from cuscuta.errors import CuscutaError
 from worker.upstream.template import Template, TemplateError
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
-Step = Literal["login", "follow", "poll", "unfollow"]
+Step = Literal["login", "reset", "follow", "poll", "unfollow"]
 Means = Literal[
     "authentication-failed", "account-forbidden", "account-banned", "target-not-found", "catalogue-refused",
     "item-not-found", "item-refused", "throttled", "unavailable", "bad-answer",
@@ -88,6 +88,7 @@ class AdapterFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     headers: dict[str, str] = {}
     limits: Limits = field(default_factory=Limits)
     login: Call | None = None
+    reset: Call | None = None
     follow: Call | None = None
     unfollow: Call | None = None
     errors: list[ErrorRule] = []
@@ -114,7 +115,7 @@ def read(path: Path) -> AdapterFile:
 
 def _unknown_keys(raw: dict[str, Any]) -> list[str]:
     tables: list[tuple[str, Any, type[Any]]] = [("", raw, AdapterFile), ("limits.", raw.get("limits"), Limits)]
-    tables += [(f"{step}.", raw.get(step), Call) for step in ("login", "follow", "poll", "unfollow")]
+    tables += [(f"{step}.", raw.get(step), Call) for step in ("login", "reset", "follow", "poll", "unfollow")]
     rules = raw.get("errors")
     for i, rule in enumerate(rules if isinstance(rules, list) else []):
         tables.append((f"errors[{i}].", rule, ErrorRule))
@@ -131,7 +132,13 @@ def _faults(adapter: AdapterFile) -> list[str]:
     found = []
     if not re.match(r"https?://[^/]+", adapter.base_url):
         found.append("base_url: must begin with http:// or https:// and a host")
-    steps = (("login", ACCOUNT_NAMES), ("follow", TARGET_NAMES), ("poll", POLL_NAMES), ("unfollow", POLL_NAMES))
+    steps = (
+        ("login", ACCOUNT_NAMES),
+        ("reset", ACCOUNT_NAMES),
+        ("follow", TARGET_NAMES),
+        ("poll", POLL_NAMES),
+        ("unfollow", POLL_NAMES),
+    )
     for step, names in steps:
         call: Call | None = getattr(adapter, step)
         if call is None:
@@ -186,7 +193,7 @@ def _json_texts(key: str, value: Any) -> list[tuple[str, str]]:
 def _expression_faults(expression: str, names: frozenset[str]) -> list[str]:
     try:
         template = Template(expression, names, bare_braces=True)
-        jmespath.compile(template.fill({name: "x" for name in template.names}, lambda text: f"'{text}'"))
+        jmespath.compile(template.fill(dict.fromkeys(template.names, "x"), lambda text: f"'{text}'"))
     except TemplateError as error:
         return [str(error)]
     except jmespath.exceptions.JMESPathError as error:

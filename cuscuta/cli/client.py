@@ -1,0 +1,64 @@
+"""The REST API from the command line's side: one place that turns its answers into values or clear errors."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import rich_click as click
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+class Client:
+    """A client of one deployment."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self._http = httpx.Client(base_url=self.url, timeout=60)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def call(self, method: str, path: str, **options: Any) -> Any:
+        """A request; its decoded answer. Raises ClickException with what the problem document says."""
+        try:
+            response = self._http.request(method, path, **options)
+        except httpx.ConnectError:
+            raise click.ClickException(
+                f"nothing answers at {self.url}. Start it with `cuscuta up`, or set --url or CUSCUTA_URL."
+            ) from None
+        except httpx.HTTPError as error:
+            raise click.ClickException(f"{self.url}: {type(error).__name__}: {error}") from None
+        if response.is_error:
+            raise click.ClickException(_problem(response))
+        return response.json() if response.content else None
+
+    @contextmanager
+    def lines(self, path: str) -> Iterator[Iterator[str]]:
+        """A streamed answer, line by line."""
+        with self._http.stream("GET", path, headers={"accept": "application/x-ndjson"}) as response:
+            if response.is_error:
+                response.read()
+                raise click.ClickException(_problem(response))
+            yield response.iter_lines()
+
+
+def _problem(response: httpx.Response) -> str:
+    try:
+        body = response.json()
+    except ValueError:
+        return f"the server answered {response.status_code}"
+    lines = []
+    for error in body.get("errors", []):
+        lines.append(
+            " ".join(part for part in (f"{error['field']}:", error["message"] + ".", error.get("fix")) if part)
+        )
+    return "\n".join(lines) or body.get("detail") or f"the server answered {response.status_code}"
+
+
+def default_url() -> str:
+    """Where the API is, unless told otherwise."""
+    return os.environ.get("CUSCUTA_URL", DEFAULT_URL)

@@ -1,0 +1,216 @@
+"""`cuscuta jobs`."""
+
+import json
+import time
+from typing import Any
+from urllib.parse import quote
+
+import rich_click as click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from cuscuta.cli import show
+from cuscuta.cli.client import Client
+
+_ENDED = ("completed", "failed", "cancelled")
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def jobs() -> None:
+    """Submit jobs and see what becomes of them."""
+
+
+@jobs.command()
+@click.argument("target")
+@click.argument("catalogue")
+@click.option("--priority", type=click.Choice(["high", "normal", "low"]), default="normal")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE")
+@click.option("--key", help="The job's lane; jobs of one lane run one after another. Default: the target.")
+@click.option("--no-lane", is_flag=True, help="Do not wait for other jobs of this target.")
+@click.option("--deadline-s", type=float, help="Fail the job if it has not ended by then.")
+@click.option("--idempotency-key", help="The same key never makes two jobs.")
+@click.option("--watch", "watching", is_flag=True, help="Show progress until the job has ended.")
+@as_json_option
+@click.pass_obj
+def submit(
+    client: Client,
+    target: str,
+    catalogue: str,
+    priority: str,
+    labels: tuple[str, ...],
+    key: str | None,
+    no_lane: bool,
+    deadline_s: float | None,
+    idempotency_key: str | None,
+    watching: bool,
+    as_json: bool,
+) -> None:
+    """Ask about TARGET for every item of CATALOGUE."""
+    body: dict[str, Any] = {"target": target, "catalogue": catalogue, "priority": priority}
+    body["labels"] = dict(_pair(label) for label in labels)
+    if key is not None or no_lane:
+        body["key"] = None if no_lane else key
+    if deadline_s is not None:
+        body["deadline_s"] = deadline_s
+    headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+    accepted = client.call("POST", "/jobs", json=body, headers=headers)
+    if watching:
+        _watch(client, accepted["uid"], as_json)
+    elif as_json:
+        show.as_json(accepted)
+    else:
+        show.console.print(accepted["uid"])
+        show.messages.print(f"see: cuscuta jobs watch {accepted['uid']}")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--label")
+    return key, value
+
+
+@jobs.command("show")
+@click.argument("uid")
+@as_json_option
+@click.pass_obj
+def show_job(client: Client, uid: str, as_json: bool) -> None:
+    """Show one job."""
+    job = client.call("GET", f"/jobs/{quote(uid, safe='')}")
+    if as_json:
+        show.as_json(job)
+    else:
+        _print(job)
+
+
+def _print(job: dict[str, Any]) -> None:
+    progress = job["progress"]
+    show.fields(
+        [
+            ("job", job["uid"]),
+            ("status", job["status"]),
+            ("waits for", job["waiting_for"]),
+            ("target", job["target"]),
+            ("catalogue", job["catalogue"]),
+            ("progress", f"{progress['done']} of {progress['total']} items ({progress['share']:.0%})"),
+            ("rate", f"{job['rate_per_s']} items/s" if job["rate_per_s"] else None),
+            ("eta", f"{job['eta_s']} s" if job["eta_s"] is not None else None),
+            ("missing", [f"{a}-{b}" for a, b in progress["missing"]] if job["status"] in _ENDED else None),
+            ("retries", job["retries"] or None),
+            ("failures", job["failure_counts"]),
+            ("labels", job["labels"]),
+            ("submitted", show.when(job["created_at"])),
+            ("admitted", show.when(job["admitted_at"])),
+            ("ended", show.when(job["ended_at"])),
+        ]
+    )
+    for failure in job["failures"][-5:]:
+        show.console.print(f"  {show.when(failure['at'])} {failure['type']}: {failure['message']}", markup=False)
+
+
+@jobs.command("list")
+@click.option("--status", multiple=True, type=click.Choice(["queueing", "pending", *_ENDED]))
+@click.option("--target")
+@click.option("--catalogue")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE")
+@click.option("--limit", type=click.IntRange(1, 500), default=50)
+@click.option("--before", help="`next` of the page before.")
+@as_json_option
+@click.pass_obj
+def list_jobs(
+    client: Client,
+    status: tuple[str, ...],
+    target: str | None,
+    catalogue: str | None,
+    labels: tuple[str, ...],
+    limit: int,
+    before: str | None,
+    as_json: bool,
+) -> None:
+    """List jobs, newest first."""
+    wanted = {"status": status, "target": target, "catalogue": catalogue, "limit": limit, "before": before}
+    params: dict[str, Any] = {name: value for name, value in wanted.items() if value not in (None, ())}
+    params["label"] = [":".join(_pair(label)) for label in labels]
+    page = client.call("GET", "/jobs", params=params)
+    if as_json:
+        show.as_json(page)
+        return
+    show.table(
+        ["job", "status", "target", "catalogue", "items", "failures", "submitted"],
+        (
+            [
+                *(j["uid"], j["status"], j["target"][:40], j["catalogue"], f"{j['done']}/{j['items']}"),
+                *(j["failures"] or None, show.when(j["created_at"])),
+            ]
+            for j in page["jobs"]
+        ),
+    )
+    if page["next"]:
+        show.messages.print(f"more: --before {page['next']}")
+
+
+@jobs.command()
+@click.argument("uid")
+@as_json_option
+@click.pass_obj
+def watch(client: Client, uid: str, as_json: bool) -> None:
+    """Show a job's progress until it has ended; exit code 1 if it did not complete."""
+    _watch(client, uid, as_json)
+
+
+def _watch(client: Client, uid: str, as_json: bool) -> None:
+    path = f"/jobs/{quote(uid, safe='')}"
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=show.messages, disable=as_json) as bar:
+        job = client.call("GET", path)
+        task = bar.add_task("", total=job["progress"]["total"], rate="")
+        while True:
+            rate = f"{job['rate_per_s']}/s" if job["rate_per_s"] else ""
+            doing = f"waits for {job['waiting_for']}" if job["waiting_for"] else job["status"]
+            bar.update(task, description=doing, completed=job["progress"]["done"], rate=rate)
+            if job["status"] in _ENDED:
+                break
+            time.sleep(0.2)
+            job = client.call("GET", path)
+    if as_json:
+        show.as_json(job)
+    else:
+        _print(job)
+    if job["status"] != "completed":
+        raise SystemExit(1)
+
+
+@jobs.command()
+@click.argument("uid")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as the API sends them.")
+@click.pass_obj
+def results(client: Client, uid: str, as_json: bool) -> None:
+    """Print a job's results: item and value, tab between them."""
+    with client.lines(f"/jobs/{quote(uid, safe='')}/results") as lines:
+        for line in lines:
+            if as_json:
+                print(line)
+                continue
+            item = json.loads(line)
+            error = item.get("error")
+            value = f"error {error['type']}: {error['message']}" if error else json.dumps(item.get("value"))
+            print(item["id"], value, sep="\t")
+
+
+@jobs.command()
+@click.argument("uid")
+@as_json_option
+@click.pass_obj
+def cancel(client: Client, uid: str, as_json: bool) -> None:
+    """End a job now; what is stored stays readable."""
+    job = client.call("DELETE", f"/jobs/{quote(uid, safe='')}")
+    if as_json:
+        show.as_json(job)
+    else:
+        _print(job)

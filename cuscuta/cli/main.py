@@ -1,0 +1,68 @@
+"""The `cuscuta` command."""
+
+import os
+import sys
+
+import rich_click as click
+
+from cuscuta import __version__
+from cuscuta.cli import show
+from cuscuta.cli.accounts import accounts
+from cuscuta.cli.catalogues import catalogues
+from cuscuta.cli.client import Client, default_url
+from cuscuta.cli.demo import demo
+from cuscuta.cli.jobs import jobs
+from cuscuta.cli.up import up
+from cuscuta.settings import SettingsError, load
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="cuscuta")
+@click.option("--url", default=default_url, show_default="CUSCUTA_URL or http://127.0.0.1:8000", help="The REST API.")
+@click.pass_context
+def cuscuta(context: click.Context, url: str) -> None:
+    """Run one job over a whole catalogue as fast as all your upstream accounts together allow."""
+    context.obj = Client(url)
+    context.call_on_close(context.obj.close)
+
+
+@cuscuta.command("check-config")
+def check_config() -> None:
+    """Check CUSCUTA_* settings and the CUSCUTA_CONFIG file without connecting to anything."""
+    try:
+        load(os.environ)
+    except SettingsError as error:
+        for fault in error.faults:
+            click.echo(fault, err=True)
+        sys.exit(2)
+    show.console.print("the settings are in order")
+
+
+@cuscuta.command("secret-key")
+def secret_key() -> None:
+    """Print a fresh key for CUSCUTA_SECRET_KEYS."""
+    from cuscuta.db.vault import new_key
+
+    click.echo(new_key())
+
+
+for command in (jobs, accounts, catalogues, up, demo):
+    cuscuta.add_command(command)
+
+
+def main() -> None:
+    """The console script; Ctrl-C ends without a traceback."""
+    try:
+        cuscuta(prog_name="cuscuta", standalone_mode=False)
+    except click.Abort:
+        click.echo("stopped", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

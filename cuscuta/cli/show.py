@@ -1,0 +1,53 @@
+"""How things look on a terminal; with --json, as they are."""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+console = Console()
+messages = Console(stderr=True)
+
+
+def as_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    print(json.dumps(value, ensure_ascii=False))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Rows under headings; a hint if there are none."""
+    shown = Table(*columns, box=None, header_style="bold", pad_edge=False)
+    empty = True
+    for row in rows:
+        shown.add_row(*(_text(cell) for cell in row))
+        empty = False
+    if empty:
+        messages.print("nothing to show")
+    else:
+        console.print(shown)
+
+
+def fields(pairs: Sequence[tuple[str, Any]]) -> None:
+    """Names and values; what has no value is left out."""
+    shown = Table.grid(padding=(0, 2))
+    for name, value in pairs:
+        if value not in (None, "", [], {}):
+            shown.add_row(f"[bold]{name}", _text(value))
+    console.print(shown)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:g}"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.replace("[", r"\[")
+
+
+def when(text: str | None) -> str:
+    """A time without its fraction."""
+    return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M:%S") if text else ""

