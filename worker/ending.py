@@ -9,12 +9,11 @@ from worker.kit import Kit
 
 
 async def settle_if_done(kit: Kit, job: Job) -> None:
-    """Settle the job if nothing of it was finished here since the last look this does nothing."""
-    if job.unsettled is None:
-        return
-    last, job.unsettled = job.unsettled, None
+    """Settle the job; if nothing of it was finished here since the last look this does nothing."""
     await kit.finisher.drained(job.uid)
-    last, job.unsettled = job.unsettled or last, None
+    last, job.unsettled = job.unsettled, None
+    if last is None:
+        return
     try:
         if not job.ended:
             with contextlib.suppress(BrokerUnavailable):

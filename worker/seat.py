@@ -118,12 +118,12 @@ class Seat:
             job.dry_until = clock.monotonic() + (GONE_S if pulled.gone else DRY_S)
             if pulled.gone:
                 kit.jobs.doubt()
-            else:
-                await settle_if_done(kit, job)
             if kit.halt.is_set():
                 return []
-        await account.forget(lambda uid: kit.jobs.get(uid) is not None)
         waiting = kit.jobs.in_order()
+        for job in waiting:  # also those that another seat has just found empty
+            await settle_if_done(kit, job)
+        await account.forget(lambda uid: kit.jobs.get(uid) is not None)
         if not waiting or kit.halt.is_set() or changed.is_set():
             await wait_for_event(changed, LONG_PULL_S)
             return []

@@ -1,0 +1,1 @@
+"""Tests, in folders by kind: unit, contract, integration, faults, e2e, bench."""

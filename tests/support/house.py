@@ -1,0 +1,250 @@
+"""A whole deployment of real processes on loopback, each part of which a test can start, stop, kill and ask."""
+
+import asyncio
+import base64
+import secrets
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import asyncpg
+import httpx
+
+from cuscuta.broker import Bus
+from cuscuta.clock import SystemClock
+from cuscuta.db.vault import new_key
+from cuscuta.embedded.nats import Nats
+from cuscuta.embedded.postgres import Postgres
+from cuscuta.logs import get
+from cuscuta.settings import Settings, load
+from tests.support.process import Proc, clean_env, module
+from tests.support.wait import until
+
+REFERENCE = Path(__file__).parents[2] / "worker" / "upstream" / "reference" / "reference.toml"
+ENDED = ("completed", "failed", "cancelled")
+# Short, so that nothing in a test takes longer than it must; relations as in production.
+QUICK = {
+    "CUSCUTA_HEARTBEAT_S": "0.5",
+    "CUSCUTA_PRESENCE_TTL_S": "2",
+    "CUSCUTA_REAP_S": "0.5",
+    "CUSCUTA_MEND_AFTER_S": "1.5",
+    "CUSCUTA_ACK_WAIT_S": "3",
+    "CUSCUTA_ITEM_TIMEOUT_S": "2",
+    "CUSCUTA_FLUSH_S": "1",
+    "CUSCUTA_LEASE_TERM_S": "6",
+    "CUSCUTA_LEASE_MARGIN_S": "0.5",
+    "CUSCUTA_BACKOFF_BASE_S": "0.1",
+    "CUSCUTA_BACKOFF_CAP_S": "0.5",
+    "CUSCUTA_TRANSIENT_RETRIES": "2",
+    "CUSCUTA_THROTTLE_BASE_S": "0.2",
+    "CUSCUTA_LOG_FORMAT": "json",
+    "CUSCUTA_LOG_LEVEL": "debug",
+}
+
+
+class House:
+    """Enter it, then start what the test needs."""
+
+    def __init__(self, folder: Path, postgres: Postgres, **env: str) -> None:
+        self.folder, self.postgres = folder, postgres
+        self.nats = Nats(folder / "nats")
+        self.database = f"test_{secrets.token_hex(6)}"
+        self.key = new_key()
+        self.extra_env = {f"CUSCUTA_{name.upper()}": value for name, value in env.items()}
+        self.procs: list[Proc] = []
+        self.http = httpx.AsyncClient(timeout=30)
+        self.upstream_url = ""
+        self._bus: Bus | None = None
+        self._count = 0
+
+    async def __aenter__(self) -> Self:
+        self.nats.start()
+        await self.sql(f"CREATE DATABASE {self.database}", database="postgres")
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for proc in self.procs:
+            if proc.running():
+                proc.kill()
+        if self._bus:
+            await self._bus.broker.close()
+        await self.http.aclose()
+        self.nats.kill()
+        await self.sql(f"DROP DATABASE IF EXISTS {self.database} WITH (FORCE)", database="postgres")
+        if error is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        else:
+            for proc in self.procs:
+                print(f"--- {proc.name}\n{proc.text()[-6000:]}")
+
+    # --- processes -----------------------------------------------------------------------------------------------
+
+    def env(self, **more: str) -> dict[str, str]:
+        return {
+            **clean_env(),
+            **QUICK,
+            "CUSCUTA_NATS_URL": self.nats.url,
+            "CUSCUTA_POSTGRES_URL": self.postgres.url(self.database),
+            "CUSCUTA_SECRET_KEYS": self.key,
+            "CUSCUTA_UPSTREAM": str(REFERENCE),
+            "CUSCUTA_UPSTREAM_URL": self.upstream_url,
+            "CUSCUTA_ENTRY_PORT": "0",
+            **self.extra_env,
+            **{f"CUSCUTA_{name.upper()}": value for name, value in more.items()},
+        }
+
+    def spawn(self, name: str, argv: list[str], env: dict[str, str]) -> Proc:
+        self._count += 1
+        proc = Proc(f"{self._count:02}-{name}", argv, env, self.folder)
+        self.procs.append(proc)
+        return proc
+
+    async def _served(self, name: str, target: str, **more: str) -> tuple[Proc, str]:
+        port_file = self.folder / f"port-{self._count + 1}"
+        proc = self.spawn(name, module(target), self.env(port_file=str(port_file), **more))
+        return proc, f"http://127.0.0.1:{await self.port(port_file, proc)}"
+
+    async def port(self, file: Path, proc: Proc) -> int:
+        async def written() -> int:
+            assert proc.running(), f"{proc.name} ended:\n{proc.text()[-3000:]}"
+            return int(file.read_text() or 0) if file.exists() else 0
+
+        return await until(written, 20, f"{proc.name} listens", 0.02)
+
+    async def ready(self, url: str, proc: Proc, timeout: float = 20) -> None:
+        async def yes() -> bool:
+            assert proc.running(), f"{proc.name} ended:\n{proc.text()[-3000:]}"
+            try:
+                return (await self.http.get(f"{url}/readyz")).status_code == 200
+            except httpx.TransportError:
+                return False
+
+        await until(yes, timeout, f"{proc.name} is ready")
+
+    async def entry(self, wait: bool = True, **more: str) -> Proc:
+        proc, url = await self._served("entry", "entry.run", **more)
+        self.http.base_url = httpx.URL(url)
+        if wait:
+            await self.ready(url, proc)
+        return proc
+
+    async def worker(self, wait: bool = True, **more: str) -> Proc:
+        proc, url = await self._served("worker", "worker.run", **more)
+        if wait:
+            await self.ready(url, proc)
+        return proc
+
+    async def reaper(self, wait: bool = True, **more: str) -> Proc:
+        proc, url = await self._served("reaper", "reaper.run", **more)
+        if wait:
+            await self.ready(url, proc)
+        return proc
+
+    async def upstream(self, accounts: int = 4, latency_ms: float = 10, **options: Any) -> Proc:
+        """The reference upstream; options are those of its command line."""
+        file = self.folder / "upstream-port"
+        args = ["--port-file", str(file), "--accounts", str(accounts), "--latency-ms", str(latency_ms)]
+        for name, value in options.items():
+            args += [f"--{name.replace('_', '-')}", str(value)]
+        proc = self.spawn("upstream", module("worker.upstream.reference.server", *args), self.env())
+        self.upstream_url = f"http://127.0.0.1:{await self.port(file, proc)}"
+        return proc
+
+    # --- the API -------------------------------------------------------------------------------------------------
+
+    async def call(self, method: str, path: str, status: int | None = None, **options: Any) -> Any:
+        response = await self.http.request(method, path, **options)
+        if status is None:
+            assert response.status_code < 300, f"{method} {path}: {response.status_code} {response.text[:2000]}"
+        else:
+            assert response.status_code == status, f"{method} {path}: {response.status_code} {response.text[:2000]}"
+        return response.json() if response.content else None
+
+    async def accounts(self, count: int) -> None:
+        """Import the reference upstream's accounts 1 to count."""
+        body = [{"email": f"account-{n}@example.com", "password": f"password-{n}"} for n in range(1, count + 1)]
+        await self.call("POST", "/accounts/import", json=body)
+
+    async def catalogue(self, items: int | list[Any], name: str = "songs") -> list[Any]:
+        made = [f"song-{n}" for n in range(items)] if isinstance(items, int) else items
+        await self.call("PUT", f"/catalogues/{name}", json={"items": made})
+        return made
+
+    async def submit(self, target: str = "player 1", catalogue: str = "songs", **body: Any) -> str:
+        accepted = await self.call("POST", "/jobs", 202, json={"target": target, "catalogue": catalogue, **body})
+        return str(accepted["uid"])
+
+    async def job(self, uid: str) -> Any:
+        return await self.call("GET", f"/jobs/{uid}")
+
+    async def ended(self, uid: str, timeout: float = 60) -> Any:
+        async def over() -> Any:
+            job = await self.job(uid)
+            return job if job["status"] in ENDED else None
+
+        return await until(over, timeout, f"job {uid} has ended")
+
+    async def done(self, uid: str, at_least: int, timeout: float = 30) -> Any:
+        async def enough() -> Any:
+            job = await self.job(uid)
+            return job if job["progress"]["done"] >= at_least else None
+
+        return await until(enough, timeout, f"job {uid} has {at_least} items", 0.02)
+
+    async def results(self, uid: str) -> list[Any]:
+        lines = await self.http.get(f"/jobs/{uid}/results", headers={"accept": "application/x-ndjson"})
+        assert lines.status_code in (200, 206), lines.text
+        import json
+
+        return [json.loads(line) for line in lines.text.splitlines()]
+
+    async def seats(self, count: int) -> None:
+        async def there() -> bool:
+            return sum(w["seats"] for w in await self.call("GET", "/workers")) >= count
+
+        await until(there, 20, f"{count} seats are alive")
+
+    # --- the upstream --------------------------------------------------------------------------------------------
+
+    async def world(self) -> Any:
+        return (await self.http.get(f"{self.upstream_url}/_world", timeout=60)).json()
+
+    async def control(self, account: str | None = None, **body: Any) -> None:
+        response = await self.http.post(f"{self.upstream_url}/_control", json={"account": account, **body})
+        assert response.status_code == 200, response.text
+
+    # --- the truth on bus and database ---------------------------------------------------------------------------
+
+    def settings(self, **more: str) -> Settings:
+        return load({k: v for k, v in self.env(**more).items() if k.startswith("CUSCUTA_")})
+
+    async def bus(self) -> Bus:
+        """The test's own view of the bus."""
+        if self._bus is None:
+            self._bus = Bus(self.settings(), SystemClock(), get("test"), "test")
+            await self._bus.broker.connect()
+        return self._bus
+
+    async def sql(self, statement: str, *values: Any, database: str | None = None) -> list[asyncpg.Record]:
+        connection = await asyncpg.connect(self.postgres.url(database or self.database))
+        try:
+            return list(await connection.fetch(statement, *values))
+        finally:
+            await connection.close()
+
+    async def states(self) -> dict[str, int]:
+        rows = await self.sql("SELECT state, count(*) AS n FROM account_table GROUP BY state")
+        return {row["state"]: row["n"] for row in rows}
+
+    async def messages(self, subject: str) -> list[str]:
+        return await (await self.bus()).work.subjects(subject)
+
+    async def raw_value(self, bucket: str, key: str) -> bytes:
+        answer = await (await self.bus()).broker.api(f"STREAM.MSG.GET.KV_{bucket}", {"last_by_subj": f"$KV.{bucket}.{key}"})
+        return base64.b64decode(answer["message"]["data"])
+
+
+async def gather(*work: Any) -> list[Any]:
+    """asyncio.gather, typed for tests."""
+    return list(await asyncio.gather(*work))
