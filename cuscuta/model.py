@@ -150,7 +150,11 @@ class JobTag(Struct, omit_defaults=True):
 
 
 class ActiveJob(Struct, frozen=True, omit_defaults=True):
-    """What a worker must know to join a job; `cuscuta_active`."""
+    """What a worker must know to join a job; `cuscuta_active`.
+
+    A chunk whose stream sequence is above `fresh_until` was published later than the job's admission, so something of
+    it may be stored already.
+    """
 
     uid: str
     target: str
@@ -160,6 +164,7 @@ class ActiveJob(Struct, frozen=True, omit_defaults=True):
     created_at: datetime
     deadline: datetime | None = None
     traceparent: str | None = None
+    fresh_until: int = 0
 
     @property
     def order(self) -> tuple[int, datetime, str]:

@@ -64,6 +64,12 @@ def gaps(whole: Span, covered: Iterable[Span]) -> list[Span]:
     return missing
 
 
+def meets(disjoint: Sequence[Span], span: Span) -> bool:
+    """Whether any of the spans, which must be disjoint and in order, shares an item with `span`."""
+    i = bisect_left(disjoint, span.stop, key=lambda s: s.start)  # those before i begin before its end
+    return i > 0 and disjoint[i - 1].stop > span.start
+
+
 def total(spans: Iterable[Span]) -> int:
     """How many different items the spans cover."""
     return sum(span.size for span in union(spans))

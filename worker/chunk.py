@@ -1,4 +1,4 @@
-"""One chunk in a seat's hands: poll item by item, flush, write, acknowledge; or store what is done and hand back.
+"""Chunks in a seat's hands: poll item by item, flush, write, acknowledge; or store what is done and hand back.
 
 Nothing here decides what an error means: `cuscuta.errors` says it by type, and `run` is the table of DESIGN §5.
 """
@@ -12,7 +12,6 @@ from typing import TypeVar
 import msgspec
 
 from cuscuta import backoff, errors, spans, subjects, telemetry
-from cuscuta.broker import Delivery
 from cuscuta.broker.settle import close
 from cuscuta.clock import wait_for_event
 from cuscuta.db.leases import Return
@@ -20,12 +19,12 @@ from cuscuta.errors import BrokerUnavailable, CuscutaError, Verdict, verdict_of
 from cuscuta.model import ChunkBody, ChunkResult, DeadChunk, Item, ItemError, JobStatus, encode
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
-from worker import choice, window
+from worker import choice, pieces, window
 from worker.account import Account, Cut, LeaseLost
 from worker.failures import describe
-from worker.holds import Hold
 from worker.jobs import Job
 from worker.kit import Kit
+from worker.pieces import Piece
 from worker.upstream.protocol import Target
 
 AnswerT = TypeVar("AnswerT")
@@ -47,15 +46,12 @@ class Resting(CuscutaError):
 
 
 class ChunkRun:
-    """One delivery of a chunk. `todo` are the parts of it that are not stored yet."""
+    """A stretch of neighbouring chunks, mostly a single one. `todo` are the parts of it that are not stored yet."""
 
-    def __init__(
-        self, kit: Kit, account: Account, job: Job, hold: Hold, name: ChunkName, body: ChunkBody, todo: list[Span]
-    ) -> None:
-        self._kit, self._account, self._job, self._hold = kit, account, job, hold
-        self._name, self._body, self._todo = name, body, todo
-        self._attempts = body.attempts + hold.delivery.delivered - 1
-        self._cursor = todo[0].start if todo else name.span.stop  # everything of the chunk before it is polled
+    def __init__(self, kit: Kit, account: Account, job: Job, held: list[Piece], todo: list[Span]) -> None:
+        self._kit, self._account, self._job, self._held, self._todo = kit, account, job, held, todo
+        self._span = pieces.whole(held)
+        self._cursor = todo[0].start if todo else self._span.stop  # everything before it is polled
         self._start = self._cursor  # of the values that are not flushed yet
         self._values: list[msgspec.Raw] = []
         self._errors: dict[str, ItemError] = {}
@@ -66,15 +62,15 @@ class ChunkRun:
 
     async def run(self) -> Return | None:
         """Work it off. None: go on with this account; else how to give the account back."""
-        kit, job, account = self._kit, self._job, self._account
-        if self._hold.delivery.delivered > 1:
+        kit, job, account, first = self._kit, self._job, self._account, self._held[0]
+        if first.hold.delivery.delivered > 1:
             self._fail("WorkerHalting", "its last holder died or was silent for too long")
-        if self._attempts >= kit.settings.max_attempts:
-            await self._give_up("attempts used up by holders that died")
+        if first.attempts >= kit.settings.max_attempts:
+            await self._give_up(first, "attempts used up by holders that died")
             return None
-        parent = self._hold.delivery.headers.get("traceparent")
+        parent = first.hold.delivery.headers.get("traceparent")
         try:
-            with telemetry.span("chunk", parent, **{"cuscuta.job": job.uid, "cuscuta.span": str(self._name.span)}):
+            with telemetry.span("chunk", parent, **{"cuscuta.job": job.uid, "cuscuta.span": str(self._span)}):
                 await self._poll_all()
             account.succeeded()
             await kit.finisher.start(job.uid, self._finish())
@@ -96,7 +92,7 @@ class ChunkRun:
         verdict = verdict_of(error)
         if verdict is Verdict.JOB:
             self._drop()
-            failure = self._kit.failures.make(kind, message, self._name.span, self._account.lease.account, None)
+            failure = self._kit.failures.make(kind, message, self._span, self._account.lease.account, None)
             await self._kit.bus.broker.insist(lambda: close(self._kit.bus, self._job.uid, JobStatus.FAILED, [failure]))
             self._kit.jobs.end(self._job.uid)
             return None
@@ -104,25 +100,25 @@ class ChunkRun:
             await self._hand_back("AccountFailed", message, another=False)
             return self._account.blamed(message)
         if verdict is Verdict.BUG:
-            self._kit.log.error("adapter bug", uid=self._job.uid, span=str(self._name.span), error=kind, cause=message)
+            self._kit.log.error("adapter bug", uid=self._job.uid, span=str(self._span), error=kind, cause=message)
         await self._hand_back(kind, message, another=True)
         return None
 
     # --- polling -------------------------------------------------------------------------------------------------
 
     async def _poll_all(self) -> None:
-        kit, account = self._kit, self._account
+        kit, account, body = self._kit, self._account, self._held[0].body
         began = kit.bus.clock.monotonic()
-        self._target = await self._patiently(lambda: account.target(self._job.uid, self._body.target))
+        self._target = await self._patiently(lambda: account.target(self._job.uid, body.target))
         width = kit.upstream.capacity.concurrency
         for gap in self._todo:
             self._cursor = self._start = gap.start
-            items = await kit.bus.broker.insist(lambda: kit.bus.catalogues.items(self._body.catalogue, gap))  # noqa: B023
+            items = await kit.bus.broker.insist(lambda: kit.bus.catalogues.items(body.catalogue, gap))  # noqa: B023
             async with contextlib.aclosing(window.in_order(items, self._ask, width)) as values:
                 async for value in values:
                     await self._add(value)
             await self._flush()
-        self._cursor = self._name.span.stop
+        self._cursor = self._span.stop
         count = sum(gap.size for gap in self._todo)
         if count:
             account.item_s = choice.smooth(account.item_s, (kit.bus.clock.monotonic() - began) / count)
@@ -148,7 +144,7 @@ class ChunkRun:
                 answer = await call()
             except errors.Throttled as error:
                 seconds = self._account.rest_s(error)
-                if seconds > max(1.0, (self._account.item_s or 0.0) * self._name.span.size):
+                if seconds > max(1.0, (self._account.item_s or 0.0) * self._span.size):
                     raise Resting(seconds, str(error)) from error
                 await self._account.pause(seconds)
             except errors.UpstreamError as error:
@@ -168,7 +164,7 @@ class ChunkRun:
             await wait_for_event(kit.bus.broker.connected, 0.2)
         if kit.halt.is_set() or self._job.ended:
             raise Cut("halting" if kit.halt.is_set() else "the job has ended")
-        if not self._hold.trusted():
+        if not self._trusted():
             raise HoldLost("ack-wait passed")
 
     # --- storing -------------------------------------------------------------------------------------------------
@@ -200,7 +196,7 @@ class ChunkRun:
     async def _write(self, span: Span, result: ChunkResult) -> bool:
         """Store results for as long as the chunk is ours; whether they are stored."""
         broker, tries = self._kit.bus.broker, 0
-        while self._hold.trusted():
+        while self._trusted():
             try:
                 await self._kit.bus.results.write(self._job.uid, span, result)
                 return True
@@ -218,12 +214,16 @@ class ChunkRun:
         """Wait for all writes; whether everything polled so far is stored."""
         return all([await write for write in self._writes])
 
+    def _trusted(self) -> bool:
+        return all(piece.hold.trusted() for piece in self._held)
+
     async def _finish(self) -> bool:
         """Acknowledge after the writes' own acknowledgement."""
         stored = await self._stored()
         if stored:
-            await self._hold.delivery.ack()
-            self._job.unsettled = self._hold.delivery
+            for piece in self._held:
+                await piece.hold.delivery.ack()
+            self._job.unsettled = self._held[-1].hold.delivery
         self._drop()
         return stored
 
@@ -234,33 +234,37 @@ class ChunkRun:
             await self._hand_back("WorkerHalting", "the worker stops; the rest was handed back", another=False)
             return
         if self._job.ended:
-            await self._hold.delivery.ack()
+            for piece in self._held:
+                await piece.hold.delivery.ack()
         self._drop()
 
     async def _hand_back(self, kind: str, message: str, *, another: bool) -> None:
-        """Store what is done, publish the rest as the next incarnation, acknowledge: in this order."""
+        """Store what is done, publish the rest as the next incarnations, acknowledge: in this order."""
         await self._flush()
-        if not await self._stored() or not self._hold.trusted() or self._job.ended:
+        if not await self._stored() or not self._trusted() or self._job.ended:
             self._drop()
             return
-        attempts = self._attempts + (1 if another else 0)
-        self._fail(kind, message, attempts)
-        if attempts >= self._kit.settings.max_attempts:
-            await self._give_up(f"{kind}: {message}")
-            return
-        rest = Span(self._cursor, self._name.span.stop)
-        await publish_rest(
-            self._kit, self._hold.delivery, ChunkName(self._name.uid, rest, self._name.n), self._body, attempts
-        )
-        self._job.unsettled = self._hold.delivery
+        for piece in self._held:
+            where = pieces.place(piece, self._cursor)
+            if where < 0:
+                await piece.hold.delivery.ack()
+                continue
+            attempts = piece.attempts + (1 if another and where == 0 else 0)
+            if where == 0:
+                self._fail(kind, message, attempts)
+                if attempts >= self._kit.settings.max_attempts:
+                    await self._give_up(piece, f"{kind}: {message}")
+                    continue
+            await put_back(self._kit, piece, pieces.rest(piece, self._cursor), attempts)
+        self._job.unsettled = self._held[-1].hold.delivery
         self._drop()
 
-    async def _give_up(self, reason: str) -> None:
+    async def _give_up(self, piece: Piece, reason: str) -> None:
         """File what is not stored under CUSCUTA_DEAD, then end the message with the reason."""
-        kit, uid, delivery = self._kit, self._job.uid, self._hold.delivery
+        kit, uid, delivery = self._kit, self._job.uid, piece.hold.delivery
         stored = await kit.bus.broker.insist(lambda: kit.bus.results.stored(uid))
-        for gap in spans.gaps(self._name.span, stored):
-            dead = DeadChunk(uid, gap, reason, self._attempts + 1, kit.bus.clock.wall(), kit.name)
+        for gap in spans.gaps(piece.name.span, stored):
+            dead = DeadChunk(uid, gap, reason, piece.attempts + 1, kit.bus.clock.wall(), kit.name)
             await kit.bus.broker.insist(lambda: kit.bus.bury(dead))  # noqa: B023 - awaited before the loop goes on
         self._fail("GivenUp", reason)
         try:
@@ -268,23 +272,25 @@ class ChunkRun:
         except BrokerUnavailable as error:
             kit.log.debug("a term was not heard; the chunk comes again and is given up again", cause=str(error))
         self._job.unsettled = delivery
-        self._drop()
+        kit.holds.drop(piece.hold)
 
     def _fail(self, kind: str, message: str, attempts: int | None = None) -> None:
         account = self._account.lease.account
-        failure = self._kit.failures.make(kind, message, self._name.span, account, attempts)
+        failure = self._kit.failures.make(kind, message, self._span, account, attempts)
         self._kit.failures.note(self._job.uid, failure)
 
     def _drop(self) -> None:
-        self._kit.holds.drop(self._hold)
+        for piece in self._held:
+            self._kit.holds.drop(piece.hold)
 
 
-async def publish_rest(kit: Kit, delivery: Delivery, rest: ChunkName, body: ChunkBody, attempts: int) -> None:
+async def put_back(kit: Kit, piece: Piece, span: Span, attempts: int) -> None:
     """Put (the rest of) a chunk back into the queue as its next incarnation, then acknowledge the old one."""
-    fresh = subjects.chunk(ChunkName(rest.uid, rest.span, rest.n + 1))
-    again = ChunkBody(body.uid, body.catalogue, body.target, attempts)
-    traceparent = delivery.headers.get("traceparent")
+    fresh = subjects.chunk(ChunkName(piece.name.uid, span, piece.name.n + 1))
+    again = ChunkBody(piece.body.uid, piece.body.catalogue, piece.body.target, attempts)
+    traceparent = piece.hold.delivery.headers.get("traceparent")
     headers = {"traceparent": traceparent} if traceparent else None
     await kit.bus.broker.insist(lambda: kit.bus.work.put(fresh, encode(again), headers))
-    await delivery.ack()
-    await kit.bus.announce("chunk", rest.uid)
+    await piece.hold.delivery.ack()
+    kit.holds.drop(piece.hold)
+    await kit.bus.announce("chunk", piece.name.uid)

@@ -21,6 +21,7 @@ class Job:
         self.active = active
         self.ended = False
         self.dry_until = 0.0
+        self.pulling = asyncio.Lock()  # the server deals chunks out among open pulls, and neighbours are cheaper
         self.chunk_s: float | None = None  # how long a chunk takes here
         self.unsettled: Delivery | None = None  # the last chunk acknowledged here since the job was last checked
 
@@ -96,7 +97,7 @@ class Jobs:
         if job is None:
             self._jobs[active.uid] = Job(active)
         else:
-            job.dry_until = 0.0
+            job.active, job.dry_until = active, 0.0
         self.poke()
 
     def _take(self, truth: list[ActiveJob]) -> None:
@@ -104,5 +105,5 @@ class Jobs:
         for uid in [uid for uid in self._jobs if uid not in standing]:
             self.end(uid)
         for active in truth:
-            if active.uid not in self._jobs:
+            if (job := self._jobs.get(active.uid)) is None or job.active != active:
                 self._add(active)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from functools import partial
 
 from cuscuta import spans, subjects
 from cuscuta.broker import Delivery, Puller
@@ -11,16 +12,17 @@ from cuscuta.db.leases import Return
 from cuscuta.errors import BrokerUnavailable
 from cuscuta.model import ChunkBody, DeadChunk, RecordError, decode
 from cuscuta.spans import Span
-from cuscuta.subjects import ChunkName
-from worker import choice
+from worker import choice, pieces
 from worker.account import HALT_GRACE_S, Account
-from worker.chunk import ChunkRun, publish_rest
+from worker.chunk import ChunkRun, put_back
 from worker.ending import settle_if_done
-from worker.holds import Hold
 from worker.jobs import DRY_S, Job
 from worker.kit import Kit
+from worker.pieces import Piece
 
 LONG_PULL_S = 2.0  # how long an idle seat waits at one job before it looks at all of them again
+Stored = dict[str, list[Span]]  # by uid, disjoint and in order
+
 GONE_S = 0.5  # how long a job whose consumer did not answer is left alone
 
 
@@ -85,19 +87,16 @@ class Seat:
         """Work with an account until it must be given back."""
         kit = self._kit
         while not kit.halt.is_set() and account.trust_s > 0:
-            deliveries = await self._find(account)
-            received = kit.bus.clock.monotonic()
-            held = [kit.holds.take(delivery, received) for delivery in deliveries]
-            begun = await self._begun(deliveries)
-            while held:
-                hold = held.pop(0)
-                how = await self._work(account, hold, begun)
+            held = [piece for delivery in await self._find(account) if (piece := await self._take(delivery))]
+            stored = await self._stored(held)
+            waiting = pieces.stretches(held, partial(self._fresh, stored))
+            while waiting:
+                how = await self._work(account, waiting.pop(0), stored)
                 if how is None and not kit.halt.is_set():
                     continue
-                for unstarted in held:
-                    await self._put_back(unstarted.delivery)
-                    kit.holds.drop(unstarted)
-                held = []
+                for piece in (piece for stretch in waiting for piece in stretch):
+                    await put_back(kit, piece, piece.name.span, piece.attempts)
+                waiting = []
                 if how is not None:
                     return how
         return Return(account.rate)
@@ -112,7 +111,8 @@ class Seat:
             return []
         changed = kit.jobs.changed
         for job in choice.worth_asking(kit.jobs.in_order(), clock.monotonic()):
-            pulled = await self._puller.take(kit.bus.work.stream, _consumer(job), choice.credit(job.chunk_s))
+            async with job.pulling:
+                pulled = await self._puller.take(kit.bus.work.stream, _consumer(job), choice.credit(job.chunk_s))
             if pulled.deliveries:
                 return pulled.deliveries
             job.dry_until = clock.monotonic() + (GONE_S if pulled.gone else DRY_S)
@@ -136,82 +136,90 @@ class Seat:
 
     # --- working -------------------------------------------------------------------------------------------------
 
-    async def _work(self, account: Account, hold: Hold, begun: set[tuple[str, int]]) -> Return | None:
-        kit, clock, delivery = self._kit, self._kit.bus.clock, hold.delivery
+    async def _take(self, delivery: Delivery) -> Piece | None:
+        """A delivery as a piece of work, held from now on; None if it is no chunk, and then it is filed."""
+        hold = self._kit.holds.take(delivery, self._kit.bus.clock.monotonic())
         try:
-            name, body = subjects.parse_chunk(delivery.subject), decode(delivery.data, ChunkBody)
+            return Piece(hold, subjects.parse_chunk(delivery.subject), decode(delivery.data, ChunkBody))
         except (ValueError, RecordError) as error:
-            await self._bury_malformed(delivery, hold, str(error))
+            await self._bury_malformed(delivery, str(error))
+            self._kit.holds.drop(hold)
             return None
-        job = kit.jobs.get(name.uid)
+
+    async def _work(self, account: Account, stretch: list[Piece], stored: Stored) -> Return | None:
+        kit, clock, uid = self._kit, self._kit.bus.clock, stretch[0].name.uid
+        job = kit.jobs.get(uid)
         if job is None:
             kit.jobs.doubt()
-            await self._put_back(delivery)
-            kit.holds.drop(hold)
+            for piece in stretch:
+                await put_back(kit, piece, piece.name.span, piece.attempts)
             await clock.sleep(0.05)
             return None
-        self.doing = f"{name.uid} {name.span}"
+        self.doing = f"{uid} {pieces.whole(stretch)}"
         began = clock.monotonic()
         try:
-            todo = await self._todo(name, delivery, begun)
-            how = await ChunkRun(kit, account, job, hold, name, body, todo).run()
+            how = await ChunkRun(kit, account, job, stretch, await self._todo(stretch, stored)).run()
         except BaseException:
-            kit.holds.drop(hold)  # cancelled, or a fault of ours: redelivered after ack-wait
+            for piece in stretch:
+                kit.holds.drop(piece.hold)  # cancelled, or a fault of ours: redelivered after ack-wait
             raise
         finally:
             self.doing = "idle"
-        job.chunk_s = choice.smooth(job.chunk_s, clock.monotonic() - began)
+        job.chunk_s = choice.smooth(job.chunk_s, (clock.monotonic() - began) / len(stretch))
         return how
 
-    async def _begun(self, deliveries: list[Delivery]) -> set[tuple[str, int]]:
-        """Which of the chunks just pulled have a stored result at their first item: one cheap read for all of them.
+    async def _stored(self, held: list[Piece]) -> Stored:
+        """What is stored of the chunks just pulled, as far as one cheap read tells.
 
-        Every chunk that anybody finished or flushed has one. If the read fails, all of them count as begun.
+        A single chunk's own result, or its first flush, begins where the chunk does, so one direct read finds it.
+        Several quick chunks may lie inside of results that begin elsewhere, so their job's results are listed.
+        If the read fails, all of them count as stored, and are looked at one by one.
         """
-        places: dict[str, list[int]] = {}
-        for delivery in deliveries:
-            with contextlib.suppress(ValueError):
-                name = subjects.parse_chunk(delivery.subject)
-                places.setdefault(name.uid, []).append(name.span.start)
-        found: set[tuple[str, int]] = set()
-        for uid, starts in places.items():
+        found: Stored = {}
+        for uid in {piece.name.uid for piece in held}:
+            spans_of = [piece.name.span for piece in held if piece.name.uid == uid]
+            results = self._kit.bus.results
             try:
-                found.update((uid, span.start) for span in await self._kit.bus.results.starts(uid, starts))
+                single = len(spans_of) == 1
+                listed = await (results.starts(uid, [spans_of[0].start]) if single else results.stored(uid))
+                found[uid] = spans.union(listed)
             except BrokerUnavailable:
-                found.update((uid, start) for start in starts)
+                found[uid] = spans_of
         return found
 
-    async def _todo(self, name: ChunkName, delivery: Delivery, begun: set[tuple[str, int]]) -> list[Span]:
-        """What of a chunk is not stored yet; only what looks begun, or comes again, has its job's results listed."""
-        if delivery.delivered == 1 and name.n == 1 and (name.uid, name.span.start) not in begun:
-            return [name.span]
-        stored = await self._kit.bus.broker.insist(lambda: self._kit.bus.results.stored(name.uid))
-        return spans.gaps(name.span, stored)
+    def _fresh(self, stored: Stored, piece: Piece) -> bool:
+        job = self._kit.jobs.get(piece.name.uid)
+        return (
+            job is not None
+            and piece.fresh(job.active.fresh_until)
+            and not spans.meets(stored[piece.name.uid], piece.name.span)
+        )
 
-    async def _bury_malformed(self, delivery: Delivery, hold: Hold, reason: str) -> None:
-        kit = self._kit
-        uid = subjects.parse_uid(delivery.subject)
+    async def _todo(self, stretch: list[Piece], stored: Stored) -> list[Span]:
+        """What of a stretch is not stored yet; whatever is not fresh has its job's results listed."""
+        first = stretch[0]
+        if self._fresh(stored, first):
+            return [pieces.whole(stretch)]
+        listed = await self._kit.bus.broker.insist(lambda: self._kit.bus.results.stored(first.name.uid))
+        return spans.gaps(first.name.span, listed)
+
+    async def _bury_malformed(self, delivery: Delivery, reason: str) -> None:
+        kit, uid = self._kit, subjects.parse_uid(delivery.subject)
         kit.log.error("a message in the work queue is no chunk", subject=delivery.subject, cause=reason)
         dead = DeadChunk(uid, None, f"malformed: {reason}", delivery.delivered, kit.bus.clock.wall(), kit.name)
         await kit.bus.broker.insist(lambda: kit.bus.bury(dead, delivery.sequence))
         with contextlib.suppress(BrokerUnavailable):
             await delivery.term("malformed")
-        kit.holds.drop(hold)
         if job := kit.jobs.get(uid):
             job.unsettled = delivery
 
-    async def _put_back(self, delivery: Delivery) -> None:
-        """A chunk that was not begun goes back with its attempts as they were."""
-        try:
-            name, body = subjects.parse_chunk(delivery.subject), decode(delivery.data, ChunkBody)
-        except (ValueError, RecordError):
-            await delivery.nak(0)
-            return
-        await publish_rest(self._kit, delivery, name, body, body.attempts + delivery.delivered - 1)
-
     def _stray(self, delivery: Delivery) -> None:
         """A message for a pull that was left: back with it, somebody idle is quicker."""
-        self._kit.finisher.soon(subjects.parse_uid(delivery.subject), self._put_back(delivery))
+        self._kit.finisher.soon(subjects.parse_uid(delivery.subject), self._return(delivery))
+
+    async def _return(self, delivery: Delivery) -> None:
+        if piece := await self._take(delivery):
+            await put_back(self._kit, piece, piece.name.span, piece.attempts)
 
 
 def _consumer(job: Job) -> str:

@@ -55,10 +55,11 @@ async def _let_out(bus: Bus, tag: JobTag, plan: list[Span], todo: list[Span]) ->
     names = [ChunkName(uid, span, 1) for span in todo]
     body = ChunkBody(uid, essential.catalogue, essential.target)
     first, rest = names[:BATCH_MESSAGES], names[BATCH_MESSAGES:]
-    await bus.work.publish_chunks(first, body, essential.traceparent)
+    again = tag.status is JobStatus.PENDING  # mended: results may be stored that no chunk tells of
+    fresh_until = await bus.work.publish_chunks(first, body, essential.traceparent)
     if rest:  # a very long job: workers start on the first batch while the others go out
-        await _join(bus, tag)
-        await bus.work.publish_chunks(rest, body, essential.traceparent)
+        await _join(bus, tag, 0 if again else fresh_until)
+        fresh_until = await bus.work.publish_chunks(rest, body, essential.traceparent)
 
     def edit(current: JobTag) -> bool:
         if current.status is JobStatus.QUEUEING:
@@ -71,14 +72,14 @@ async def _let_out(bus: Bus, tag: JobTag, plan: list[Span], todo: list[Span]) ->
     after = await bus.tags.change(uid, edit)
     if after is None or after.status.terminal:
         return await _undo(bus, uid, after)
-    await _join(bus, tag)
+    await _join(bus, tag, 0 if again else fresh_until)
     if rest or not names:  # everything may have been done before the tag said that all is out
         await settle(bus, uid)
     await bus.event(uid, "admitted", JobStatus.PENDING)
     return True
 
 
-async def _join(bus: Bus, tag: JobTag) -> None:
+async def _join(bus: Bus, tag: JobTag, fresh_until: int) -> None:
     essential = tag.essential
     active = ActiveJob(
         uid=tag.uid,
@@ -89,6 +90,7 @@ async def _join(bus: Bus, tag: JobTag) -> None:
         created_at=tag.queue.created_at,
         deadline=essential.deadline,
         traceparent=essential.traceparent,
+        fresh_until=fresh_until,
     )
     await bus.active_bucket.put(tag.uid, encode(active))
     await bus.announce("active", tag.uid, active)

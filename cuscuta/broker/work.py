@@ -97,20 +97,24 @@ class Work:
 
     # --- chunks --------------------------------------------------------------------------------------------------
 
-    async def publish_chunks(
-        self, chunks: Iterable[ChunkName], body: ChunkBody, traceparent: str | None = None
-    ) -> None:
-        """Publish chunks with one body in atomic batches; those that stand already are left as they are."""
+    async def publish_chunks(self, chunks: Iterable[ChunkName], body: ChunkBody, traceparent: str | None = None) -> int:
+        """Publish chunks with one body in atomic batches; those that stand already are left as they are.
+
+        Returns the sequence of the last one, 0 if some stood.
+        """
+        sequence = 0
         headers = {"traceparent": traceparent} if traceparent else {}
         payload = encode(body)
         names = iter(chunks)
         while group := list(islice(names, BATCH_MESSAGES)):
             messages: list[Message] = [(subjects.chunk(name), payload, headers) for name in group]
             try:
-                await publish_batch(self._broker, messages)
-            except Standing:  # some stand: an earlier try got further than we knew
+                sequence = await publish_batch(self._broker, messages)
+            except Standing:  # an earlier try got further than we knew
+                sequence = 0
                 for subject, data, more in messages:
                     await self.put(subject, data, more)
+        return sequence
 
     async def queued(self, uid: str) -> list[ChunkName]:
         """The chunks of a job that wait or are held, from the leader."""

@@ -63,7 +63,9 @@ class House:
         await self.sql(f"CREATE DATABASE {self.database}", database="postgres")
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for proc in self.procs:
             if proc.running():
                 proc.kill()
@@ -241,7 +243,9 @@ class House:
         return await (await self.bus()).work.subjects(subject)
 
     async def raw_value(self, bucket: str, key: str) -> bytes:
-        answer = await (await self.bus()).broker.api(f"STREAM.MSG.GET.KV_{bucket}", {"last_by_subj": f"$KV.{bucket}.{key}"})
+        answer = await (await self.bus()).broker.api(
+            f"STREAM.MSG.GET.KV_{bucket}", {"last_by_subj": f"$KV.{bucket}.{key}"}
+        )
         return base64.b64decode(answer["message"]["data"])
 
 

@@ -1,0 +1,61 @@
+"""Chunks in a seat's hands, and which of them can be worked off as one: pure but for the holds that they carry."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from cuscuta import spans
+from cuscuta.model import ChunkBody
+from cuscuta.spans import Span
+from cuscuta.subjects import ChunkName
+from worker.holds import Hold
+
+
+class Piece(NamedTuple):
+    """One delivered chunk. `attempts` are those used up before this delivery, deaths included."""
+
+    hold: Hold
+    name: ChunkName
+    body: ChunkBody
+
+    @property
+    def attempts(self) -> int:
+        return self.body.attempts + self.hold.delivery.delivered - 1
+
+    def fresh(self, fresh_until: int) -> bool:
+        """Whether this is the first delivery of a chunk as it was published at its job's admission."""
+        delivery = self.hold.delivery
+        return self.name.n == 1 and delivery.delivered == 1 and delivery.sequence <= fresh_until
+
+
+def stretches(held: Iterable[Piece], fresh: Callable[[Piece], bool]) -> list[list[Piece]]:
+    """Neighbouring fresh chunks of one job as one stretch: one run, one result. Anything else stands alone."""
+    found: list[list[Piece]] = []
+    for piece in held:
+        last = found[-1][-1] if found else None
+        if last and _neighbours(last, piece) and fresh(last) and fresh(piece):
+            found[-1].append(piece)
+        else:
+            found.append([piece])
+    return found
+
+
+def _neighbours(left: Piece, right: Piece) -> bool:
+    return left.name.uid == right.name.uid and left.name.span.stop == right.name.span.start
+
+
+def whole(pieces: Sequence[Piece]) -> Span:
+    """The span of a stretch."""
+    return Span(pieces[0].name.span.start, pieces[-1].name.span.stop)
+
+
+def place(piece: Piece, cursor: int) -> int:
+    """-1: done, everything before the cursor; 0: the cursor is in it; 1: not begun."""
+    span = piece.name.span
+    if span.stop <= cursor:
+        return -1
+    return 0 if span.start <= cursor else 1
+
+
+def rest(piece: Piece, cursor: int) -> Span:
+    """What of a chunk the cursor has not reached."""
+    return spans.clip(piece.name.span, Span(cursor, piece.name.span.stop))
