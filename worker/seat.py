@@ -184,7 +184,7 @@ class Seat:
                 listed = await (results.starts(uid, [spans_of[0].start]) if single else results.stored(uid))
                 found[uid] = spans.union(listed)
             except BrokerUnavailable:
-                found[uid] = spans_of
+                found[uid] = spans.union(spans_of)
         return found
 
     def _fresh(self, stored: Stored, piece: Piece) -> bool:

@@ -52,6 +52,8 @@ class Broker:
         self.nc = Client()
         self.connected = asyncio.Event()
         self._closing = False
+        self._inbox, self._asked = "", 0
+        self._answers: dict[str, asyncio.Future[Msg]] = {}
 
     async def connect(self) -> None:
         """Connect; tries again until it works."""
@@ -80,6 +82,8 @@ class Broker:
                 if tries in (1, 10) or tries % 60 == 0:
                     self._log.warning("waiting for NATS", url=s.nats_url, cause=str(error) or type(error).__name__)
                 await self.clock.sleep(0.5)
+        self._inbox = self.nc.new_inbox()
+        await self.nc.subscribe(f"{self._inbox}.*", cb=self._answered)
         self.connected.set()
 
     async def _lost(self) -> None:
@@ -111,9 +115,29 @@ class Broker:
     async def request(
         self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None, timeout: float = REQUEST_S
     ) -> Msg:
-        """Ask and get the answer. Raises BrokerUnavailable or TooLarge."""
-        with translated(f"request {subject.split('.')[0]}"):
-            return await self.nc.request(subject, payload, timeout=timeout, headers=headers)
+        """Ask and get the answer. Raises BrokerUnavailable or TooLarge.
+
+        Not nats-py's own `request`: it makes a random token and a `wait_for` for each call, and in Python 3.11 a
+        `wait_for` whose answer comes at the moment of a cancellation swallows the cancellation, which hangs a stop.
+        """
+        self._asked += 1
+        token = str(self._asked)
+        answer = self._answers[token] = asyncio.get_running_loop().create_future()
+        try:
+            with translated(f"request {subject[:40]}"):
+                await self.nc.publish(subject, payload, reply=f"{self._inbox}.{token}", headers=headers)
+                async with asyncio.timeout(timeout):
+                    msg: Msg = await answer
+        finally:
+            del self._answers[token]
+        if msg.headers and msg.headers.get("Status") == "503":
+            raise errors.BrokerUnavailable(f"request {subject[:40]}: nobody answers")
+        return msg
+
+    async def _answered(self, msg: Msg) -> None:
+        answer = self._answers.get(msg.subject.rpartition(".")[2])
+        if answer and not answer.done():
+            answer.set_result(msg)
 
     async def api(self, name: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Call `$JS.API.<name>`. Raises BrokerRefused or BrokerUnavailable."""

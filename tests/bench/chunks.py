@@ -73,7 +73,8 @@ async def _raw_loop(h: House, size: int) -> float:
     await js.add_consumer("RAW", durable_name="raw", ack_policy="explicit", max_ack_pending=50_000)
     await asyncio.gather(*(js.publish(f"raw.chunk.{n}", b"x" * 120) for n in range(CHUNKS)))
     done, left = asyncio.Event(), CHUNKS
-    body, waiting = b"r" * size, {}
+    body = b"r" * size
+    waiting: dict[str, str] = {}
     inbox = nc.new_inbox()
 
     async def stored(msg: Msg) -> None:

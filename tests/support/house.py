@@ -181,11 +181,21 @@ class House:
         return await self.call("GET", f"/jobs/{uid}")
 
     async def ended(self, uid: str, timeout: float = 60) -> Any:
-        async def over() -> Any:
-            job = await self.job(uid)
-            return job if job["status"] in ENDED else None
+        last: Any = None
 
-        return await until(over, timeout, f"job {uid} has ended")
+        async def over() -> bool:
+            nonlocal last
+            last = await self.job(uid)
+            return last["status"] in ENDED
+
+        try:
+            await until(over, timeout, f"job {uid} has ended")
+        except AssertionError as error:
+            bus = await self.bus()
+            left = [*await bus.work.subjects("cuscuta.>")][:20]
+            figures = await bus.work.consumer_delivered(uid)
+            raise AssertionError(f"{error}\njob {last}\nleft {left}\nconsumer {figures}") from None
+        return last
 
     async def done(self, uid: str, at_least: int, timeout: float = 30) -> Any:
         async def enough() -> Any:
@@ -203,7 +213,7 @@ class House:
 
     async def seats(self, count: int) -> None:
         async def there() -> bool:
-            return sum(w["seats"] for w in await self.call("GET", "/workers")) >= count
+            return bool(sum(w["seats"] for w in await self.call("GET", "/workers")) >= count)
 
         await until(there, 20, f"{count} seats are alive")
 
