@@ -1,5 +1,6 @@
 """Accounts: what there is, import, change, release, remove. Passwords go in and never come out."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from litestar import Request, delete, get, patch, post
@@ -44,6 +45,7 @@ async def add_accounts(context: Context, data: list[AccountRequest] | AccountReq
     return Imported(added, changed)
 
 
+@dataclass
 class _ImportOperation(Operation):
     """Says what an import's body may be, which a typed argument cannot."""
 

@@ -64,7 +64,7 @@ async def test_a_saved_token_spares_the_next_holder_the_login(make_house: MakeHo
 
 @pytest.mark.parametrize("status", ["401", "403"])
 async def test_a_refused_account_is_given_back_and_others_go_on(make_house: MakeHouse, status: str) -> None:
-    """401 even after a new login, and 403: the account is disabled in the end, the chunk costs no attempt (FIELD 20)."""
+    """401 even after a new login, and 403: disabled in the end, and the chunk costs no attempt (FIELD 20)."""
     h = await started(make_house, max_attempts="1", max_deliver="5")
     await h.control("account-1@example.com", set={"mode": status})
     uid = await h.submit()
@@ -103,7 +103,7 @@ async def test_wrong_password_names_the_account_not_the_password(make_house: Mak
 
 async def test_missing_item_is_its_own_error(make_house: MakeHouse) -> None:
     """404 for an item: stored as that item's error, the chunk goes on, the job completes."""
-    h = await started(make_house, items=0 or 5)
+    h = await started(make_house, items=5)
     items = [*ITEMS[:10], "missing-1", *ITEMS[10:]]
     await h.catalogue(items, "some")
     uid = await h.submit(catalogue="some")

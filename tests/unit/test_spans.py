@@ -1,5 +1,7 @@
 """Spans: every operation against plain sets of items."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ def items(found: list[Span]) -> set[int]:
 def test_union_is_the_set_of_items_in_disjoint_order(given_spans: list[Span]) -> None:
     joined = spans.union(given_spans)
     assert items(joined) == items(given_spans)
-    assert all(a.stop < b.start for a, b in zip(joined, joined[1:], strict=False))
+    assert all(a.stop < b.start for a, b in pairwise(joined))
     assert all(s.size for s in joined)
 
 
@@ -76,7 +78,7 @@ def test_divide_covers_the_job_exactly(
     chunks = spans.divide(grid, whole, seats, policy, chunk_items)
     assert chunks[0].start == whole.start
     assert chunks[-1].stop == whole.stop
-    assert all(a.stop == b.start for a, b in zip(chunks, chunks[1:], strict=False))
+    assert all(a.stop == b.start for a, b in pairwise(chunks))
     assert all(c.size for c in chunks)
     if policy is Policy.CHUNK:
         assert max(c.size for c in chunks) <= max(chunk_items, 1)
