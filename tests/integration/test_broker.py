@@ -1,0 +1,313 @@
+"""The broker against a real nats-server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cuscuta import errors, limits, subjects
+from cuscuta.broker import Bus, Delivery, Puller
+from cuscuta.broker.assets import ensure, streams
+from cuscuta.broker.batch import publish_batch
+from cuscuta.broker.projection import Projection
+from cuscuta.clock import SystemClock
+from cuscuta.embedded.nats import Nats
+from cuscuta.logs import get
+from cuscuta.model import (
+    ChunkBody, ChunkResult, Essential, Item, ItemError, JobStatus, JobTag, Priority, Queue, encode,
+)  # fmt: skip
+from cuscuta.settings import Settings
+from cuscuta.spans import Span
+from cuscuta.subjects import ChunkName
+from cuscuta.uids import new_uid, token_from
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+UID = new_uid(NOW)
+LANE = token_from("lane")
+
+
+@pytest.fixture
+def nats(folder: Path) -> Nats:
+    server = Nats(folder / "nats")
+    server.start()
+    return server
+
+
+@pytest.fixture
+async def bus(nats: Nats) -> AsyncIterator[Bus]:
+    settings = Settings(nats_url=nats.url, max_active_jobs=3)
+    bus = Bus(settings, SystemClock(), get("test"), "test")
+    await bus.broker.connect()
+    await ensure(bus.broker, settings)
+    yield bus
+    await bus.broker.close()
+    nats.kill()
+
+
+def make_tag(uid: str = UID, **more: object) -> JobTag:
+    return JobTag(uid, JobStatus.QUEUEING, Essential("t", "c", "songs", Span(0, 10), **more), Queue(NOW), [uid])  # type: ignore[arg-type]
+
+
+async def test_assets_are_made_as_declared_and_again_harmlessly(bus: Bus) -> None:
+    await ensure(bus.broker, bus.settings)
+    for declared in streams(bus.settings):
+        standing = (await bus.broker.api(f"STREAM.INFO.{declared['name']}"))["config"]
+        assert {k: standing.get(k) for k in declared if k != "metadata"} == {
+            k: v for k, v in declared.items() if k != "metadata"
+        }
+        assert standing["description"]
+        assert standing["max_consumers"] > 0 or declared["name"] in ("CUSCUTA_EVENTS", "CUSCUTA_DEAD")
+
+
+async def test_assets_follow_the_settings(bus: Bus) -> None:
+    await ensure(bus.broker, msgspec.structs.replace(bus.settings, max_active_jobs=7))
+    config = (await bus.broker.api("STREAM.INFO.CUSCUTA_WORK"))["config"]
+    assert config["max_consumers"] == 7 + len(Priority)
+
+
+async def test_a_batch_is_all_or_nothing(bus: Bus) -> None:
+    names = [ChunkName(UID, Span(n, n + 1), 1) for n in range(limits.BATCH_MESSAGES)]
+    batch = [(subjects.chunk(n), b"x", {}) for n in names]
+    await publish_batch(bus.broker, batch)
+    assert len(await bus.work.queued(UID)) == limits.BATCH_MESSAGES
+    other = [(subjects.chunk(ChunkName(UID, Span(5_000 + n, 5_001 + n), 1)), b"x", {}) for n in range(3)]
+    with pytest.raises(errors.Standing):
+        await publish_batch(bus.broker, [*other, batch[0]])
+    assert len(await bus.work.queued(UID)) == limits.BATCH_MESSAGES
+    with pytest.raises(ValueError, match="1 to 1000"):
+        await publish_batch(bus.broker, [])
+
+
+async def test_publishing_chunks_twice_changes_nothing(bus: Bus) -> None:
+    names = [ChunkName(UID, Span(n, n + 1), 1) for n in range(2_500)]
+    body = ChunkBody(UID, "c", "t")
+    last = await bus.work.publish_chunks(names, body)
+    assert last == 2_500
+    assert await bus.work.publish_chunks(names, body) == 0
+    assert sorted(await bus.work.queued(UID)) == names
+
+
+async def test_only_the_head_of_a_lane_is_admitted(bus: Bus) -> None:
+    uids = [new_uid(NOW) for _ in range(3)]
+    for uid in uids:
+        await bus.work.enqueue(uid, Priority.HIGH, LANE)
+        await bus.work.enqueue(uid, Priority.HIGH, LANE)  # twice: harmless
+    assert await bus.work.subjects(subjects.ADMITS) == [subjects.admit(Priority.HIGH, uids[0])]
+    head = await bus.work.leave_lane(LANE, uids[0])
+    assert head is not None
+    assert (head.uid, head.priority) == (uids[1], Priority.HIGH)
+    assert await bus.work.leave_lane(LANE, uids[1]) is not None
+    assert await bus.work.leave_lane(LANE, uids[2]) is None
+
+
+async def test_a_lane_released_while_another_job_enters(bus: Bus) -> None:
+    """Whatever the order of release and entry, exactly the head is admitted in the end."""
+    for n in range(30):
+        lane = token_from(f"lane {n}")
+        first, second = new_uid(NOW), new_uid(NOW)
+        await bus.work.enqueue(first, Priority.NORMAL, lane)
+
+        async def release(lane: str = lane, first: str = first) -> None:
+            head = await bus.work.leave_lane(lane, first)
+            if head:
+                await bus.work.admit_if_head(head.uid, lane)
+
+        await asyncio.gather(release(), bus.work.enqueue(second, Priority.NORMAL, lane))
+        assert subjects.admit(Priority.NORMAL, second) in await bus.work.subjects(subjects.ADMITS)
+
+
+async def test_no_more_consumers_than_active_jobs(bus: Bus) -> None:
+    for n in range(3):
+        await bus.work.make_job_consumer(new_uid(NOW), f"target {n}\n*>")
+    with pytest.raises(errors.NoRoom):
+        await bus.work.make_job_consumer(new_uid(NOW), "one too many")
+    assert await bus.work.active_consumers() == 3
+    for uid in await bus.work.job_consumers():
+        await bus.work.drop_job_consumer(uid)
+        await bus.work.drop_job_consumer(uid)  # twice: harmless
+    assert await bus.work.active_consumers() == 0
+
+
+async def test_tags_are_guarded(bus: Bus) -> None:
+    assert await bus.tags.create(make_tag())
+    assert not await bus.tags.create(make_tag())
+
+    def pending(tag: JobTag) -> bool:
+        tag.status = JobStatus.PENDING
+        tag.queue.seats += 1
+        return True
+
+    def complete(tag: JobTag) -> bool:
+        tag.status = JobStatus.COMPLETED
+        return True
+
+    await asyncio.gather(*(bus.tags.change(UID, pending) for _ in range(8)))
+    tag = await bus.tags.get(UID)
+    assert tag is not None
+    assert tag.queue.seats == 8  # no update was lost
+    await bus.tags.change(UID, complete)
+    after = await bus.tags.change(UID, pending)
+    assert after is not None
+    assert after.status is JobStatus.COMPLETED
+    assert await bus.tags.change(new_uid(NOW), pending) is None
+
+    def back(tag: JobTag) -> bool:
+        tag.status = JobStatus.QUEUEING
+        return True
+
+    other = new_uid(NOW)
+    await bus.tags.create(make_tag(other))
+    await bus.tags.change(other, pending)
+    with pytest.raises(ValueError, match="cannot go"):
+        await bus.tags.change(other, back)
+
+
+def result(*values: object, **more: object) -> ChunkResult:
+    return ChunkResult([msgspec.Raw(encode(v)) for v in values], NOW, **more)  # type: ignore[arg-type]
+
+
+async def test_the_first_result_wins(bus: Bus) -> None:
+    await bus.results.write(UID, Span(0, 2), result(1, 2))
+    await bus.results.write(UID, Span(0, 2), result(3, 4))
+    read = [(s, [bytes(v) for v in r.values]) async for s, r in bus.results.read(UID, Span(0, 9), [Span(0, 2)])]
+    assert read == [(Span(0, 2), [b"1", b"2"])]
+    assert await bus.results.starts(UID, [0, 1]) == [Span(0, 2)]
+    assert await bus.results.stored(UID) == [Span(0, 2)]
+
+
+async def test_overlapping_results_are_read_once(bus: Bus) -> None:
+    for span in (Span(0, 5), Span(3, 8), Span(7, 9), Span(20, 21)):
+        await bus.results.write(UID, span, result(*range(span.start, span.stop)))
+    stored = await bus.results.stored(UID)
+    read = [int(v) async for _, r in bus.results.read(UID, Span(2, 30), stored) for v in map(bytes, r.values)]
+    assert read == [2, 3, 4, 5, 6, 7, 8, 20]
+
+
+async def test_too_large_results_are_split_and_one_item_is_refused(bus: Bus) -> None:
+    big = "x" * 300_000
+    values = [big] * 8 + ["y" * (2 << 20)]
+    await bus.results.write(UID, Span(0, 9), result(*values, errors={"1": ItemError("E", "m")}))
+    stored = sorted(await bus.results.stored(UID))
+    assert sum(s.size for s in stored) == 9
+    assert len(stored) > 3
+    found = {}
+    async for span, part in bus.results.read(UID, Span(0, 9), stored):
+        for index, value in zip(range(*span), part.values, strict=True):
+            found[index] = part.errors.get(str(index)) or len(bytes(value))
+    assert found.pop(1) == ItemError("E", "m")
+    refused = found.pop(8)
+    assert isinstance(refused, ItemError)
+    assert refused.type == "ResultTooLarge"
+    assert set(found.values()) == {300_002}
+    assert bus.broker.nc.is_connected
+
+
+async def test_more_keys_than_one_read_takes(bus: Bus) -> None:
+    count = 1_500
+    await asyncio.gather(*(bus.results.write(UID, Span(n, n + 1), result(n)) for n in range(count)))
+    stored = await bus.results.stored(UID)
+    read = [int(v) async for _, r in bus.results.read(UID, Span(0, count), stored) for v in map(bytes, r.values)]
+    assert read == list(range(count))
+    assert await bus.results.remove(UID) == count
+    assert await bus.results.stored(UID) == []
+
+
+async def test_catalogue_pages_hold_the_items_in_order(bus: Bus) -> None:
+    items = [Item(f"i{n}", params={"p": "x" * (n % 700)}) for n in range(9_000)]
+    head = await bus.catalogues.put(items)
+    assert len(head.pages) > 5
+    for span in (Span(0, 9_000), Span(1_999, 2_001), Span(8_999, 9_000), Span(4_321, 4_321 + 2_500)):
+        assert await bus.catalogues.items(head.hash, span) == items[span.start : span.stop]
+    assert (await bus.catalogues.put(items)).hash == head.hash
+    assert (await bus.catalogues.grid(head.hash)).size == 9_000
+
+
+async def test_a_pull_takes_what_is_there_and_waits_for_what_is_not(bus: Bus) -> None:
+    await bus.work.make_job_consumer(UID, "t")
+    consumer = subjects.job_consumer(UID)
+    strays: list[Delivery] = []
+    puller = Puller(bus.broker, strays.append)
+    await puller.start()
+    assert (await puller.take(bus.work.stream, consumer, 5)) == ([], False)
+    await bus.work.publish_chunks([ChunkName(UID, Span(n, n + 1), 1) for n in range(7)], ChunkBody(UID, "c", "t"))
+    first = (await puller.take(bus.work.stream, consumer, 5)).deliveries
+    rest = (await puller.take(bus.work.stream, consumer, 5)).deliveries
+    assert [d.delivered for d in first + rest] == [1] * 7
+    assert [d.pending for d in first + rest] == [6, 5, 4, 3, 2, 1, 0]
+    for delivery in first + rest:
+        await delivery.ack_sync()
+    assert await bus.work.next_chunk(UID) is None
+    wake = asyncio.Event()
+    waiting = asyncio.ensure_future(puller.wait(bus.work.stream, consumer, 10, wake))
+    await asyncio.wait({waiting}, timeout=0.3)
+    assert not waiting.done()
+    await bus.work.publish_chunks([ChunkName(UID, Span(9, 10), 1)], ChunkBody(UID, "c", "t"))
+    assert len((await asyncio.wait_for(waiting, 2)).deliveries) == 1
+    waiting = asyncio.ensure_future(puller.wait(bus.work.stream, consumer, 10, wake))
+    await asyncio.wait({waiting}, timeout=0.2)
+    wake.set()
+    assert (await asyncio.wait_for(waiting, 2)) == ([], False)
+    await bus.work.publish_chunks([ChunkName(UID, Span(11, 12), 1)], ChunkBody(UID, "c", "t"))
+    async with asyncio.timeout(5):
+        while not strays:
+            await asyncio.sleep(0.01)
+    assert strays[0].subject.endswith("11-12.1")
+    await puller.stop()
+
+
+async def test_a_pull_on_a_consumer_that_is_gone_says_so(bus: Bus) -> None:
+    puller = Puller(bus.broker, lambda delivery: None)
+    await puller.start()
+    assert (await puller.take(bus.work.stream, "job-none", 1)).gone
+    await bus.work.make_job_consumer(UID, "t")
+    waiting = asyncio.ensure_future(puller.wait(bus.work.stream, subjects.job_consumer(UID), 30, asyncio.Event()))
+    await asyncio.wait({waiting}, timeout=0.3)
+    await bus.work.drop_job_consumer(UID)
+    assert (await asyncio.wait_for(waiting, 3)).gone
+    await puller.stop()
+
+
+async def test_an_open_pull_notices_that_the_server_restarted(bus: Bus, nats: Nats) -> None:
+    await bus.work.make_job_consumer(UID, "t")
+    puller = Puller(bus.broker, lambda delivery: None)
+    await puller.start()
+    consumer = subjects.job_consumer(UID)
+    waiting = asyncio.ensure_future(puller.wait(bus.work.stream, consumer, 30, asyncio.Event()))
+    await asyncio.wait({waiting}, timeout=0.3)
+    nats.kill()
+    nats.start()
+    assert (await asyncio.wait_for(waiting, 5)).gone  # not after its 30 s
+    await asyncio.wait_for(bus.broker.connected.wait(), 10)
+    await bus.broker.insist(lambda: bus.work.publish_chunks([ChunkName(UID, Span(0, 1), 1)], ChunkBody(UID, "c", "t")))
+    pulled = await puller.wait(bus.work.stream, consumer, 5, asyncio.Event())
+    assert len(pulled.deliveries) == 1
+    await puller.stop()
+
+
+async def test_the_projection_follows_without_a_watch(bus: Bus, nats: Nats) -> None:
+    uids = [new_uid(datetime(2026, 1, 1, 0, 0, n % 60, tzinfo=UTC)) for n in range(50)]
+    for uid in uids[:40]:
+        await bus.tags.create(make_tag(uid))
+    projection = Projection(bus.tag_bucket, SystemClock(), get("test"), retention_s=1e9)
+    following = asyncio.ensure_future(projection.follow())
+    await asyncio.wait_for(projection.caught_up.wait(), 5)
+    assert len(projection) == 40
+    nats.kill()
+    nats.start()
+    await asyncio.wait_for(bus.broker.connected.wait(), 10)
+    for uid in uids[40:]:
+        await bus.broker.insist(lambda uid=uid: bus.tags.create(make_tag(uid)))  # type: ignore[misc]
+    async with asyncio.timeout(5):
+        while len(projection) < 50:
+            await asyncio.sleep(0.05)
+    following.cancel()
+    assert len(projection.open_jobs()) == 50
+
+
+async def test_user_text_cannot_reach_another_jobs_messages(bus: Bus) -> None:
+    await bus.work.enqueue(UID, Priority.NORMAL, token_from("a.*.>"))
+    await bus.work.enqueue(new_uid(NOW), Priority.NORMAL, token_from("a.b.c"))
+    assert len(await bus.work.subjects(subjects.ADMITS)) == 2  # two lanes, two heads
