@@ -1,6 +1,7 @@
 """How things look on a terminal; with --json, as they are."""
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 240)  # a pipe has no width: nothing is cut off for it
 messages = Console(stderr=True)
 
 
