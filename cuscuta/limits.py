@@ -67,7 +67,6 @@ BATCH_MESSAGES = _bound("BATCH_MESSAGES", 1_000, "messages", "the server's own l
 BACKLOG_MESSAGES = _bound(
     "BACKLOG_MESSAGES", 2_000_000, "messages", "CUSCUTA_WORK; past it a submit is refused with 503 [chosen]"
 )
-SUBJECTS_PAGE = _bound("SUBJECTS_PAGE", 100_000, "subjects", "one page of STREAM.INFO with subjects_filter [nats §1]")
 BATCH_GET_SUBJECTS = _bound(
     "BATCH_GET_SUBJECTS", 1_024, "subjects", "a direct batch get answers 413 above it [nats §1]"
 )

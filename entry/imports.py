@@ -72,6 +72,7 @@ def _lines(text: str) -> list[tuple[str, tuple[str, str]]]:
 
 
 def unique(pairs: list[tuple[str, tuple[str, str]]]) -> list[tuple[str, str]]:
+    """Pairs with their places, each email once. Raises InputError at the place of an empty or contradicting one."""
     found: dict[str, tuple[str, str]] = {}
     for place, (email, password) in pairs:
         if not email or not password:

@@ -11,7 +11,7 @@ from worker.holds import Hold
 
 
 class Piece(NamedTuple):
-    """One delivered chunk. `attempts` are those used up before this delivery, deaths included."""
+    """One delivered chunk; the deaths of its earlier holders count as attempts."""
 
     hold: Hold
     name: ChunkName
@@ -19,6 +19,7 @@ class Piece(NamedTuple):
 
     @property
     def attempts(self) -> int:
+        """Attempts used up before this delivery."""
         return self.body.attempts + self.hold.delivery.delivered - 1
 
     def fresh(self, fresh_until: int) -> bool:

@@ -119,7 +119,8 @@ class Leases:
         rows = await self._db.rows(
             """
             UPDATE account_table SET
-                state = CASE WHEN $4 OR $3::float8 <= 0 THEN 'Disabled' WHEN $5::float8 > 0 THEN 'Resting' ELSE 'Idle' END,
+                state = CASE WHEN $4 OR $3::float8 <= 0 THEN 'Disabled'
+                             WHEN $5::float8 > 0 THEN 'Resting' ELSE 'Idle' END,
                 rate = $3::float8,
                 rest_until = CASE WHEN $5::float8 > 0 THEN now() + make_interval(secs => $5::float8) END,
                 lease_owner = NULL, lease_until = NULL, last_error = coalesce($6, last_error), updated_at = now()

@@ -40,7 +40,7 @@ async def fleet(make_house: MakeHouse) -> tuple[House, dict[str, str]]:
 
 
 async def test_accounts_catalogues_and_jobs(make_house: MakeHouse, tmp_path: Path) -> None:
-    h, env = await fleet(make_house)
+    _, env = await fleet(make_house)
     file = tmp_path / "accounts.txt"
     file.write_text("account-1@example.com:password-1\naccount-2@example.com:password-2\n")
     assert "2 added, 0 changed" in run("accounts", "import", str(file), env=env)

@@ -1,0 +1,78 @@
+"""What the documents say and what the code does are compared, not believed."""
+
+import re
+import tomllib
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+
+from cuscuta import limits
+from cuscuta.transitions import ACCOUNT, JOB
+from worker.upstream.declarative import Declarative
+from worker.upstream.protocol import Upstream
+from worker.upstream.schema import MEANS, read
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def transitions(table: str) -> dict[str, set[str]]:
+    rows = re.findall(r"^\| (\w+) \| ?([\w, ]*?) ?\|$", table, re.M)
+    return {before: set(filter(None, after.split(", "))) for before, after in rows if before != "from"}
+
+
+@pytest.mark.parametrize(("heading", "code"), [("## A job", JOB), ("## An account", ACCOUNT)])
+def test_states_are_drawn_as_they_are(heading: str, code: dict[StrEnum, frozenset[StrEnum]]) -> None:
+    section = (DOCS / "states.md").read_text().split(heading)[1].split("\n## ")[0]
+    assert transitions(section) == {str(b): {str(a) for a in after} for b, after in code.items()}
+
+
+def test_guarantees_print_the_limits() -> None:
+    assert limits.table() in (DOCS / "guarantees.md").read_text(), "run: python -m cuscuta.limits"
+
+
+def test_guarantees_name_tests_that_exist() -> None:
+    tests = "".join(p.read_text() for p in (DOCS.parent / "tests").rglob("*.py"))
+    for test in re.findall(r"`(test_\w+)`", (DOCS / "guarantees.md").read_text()):
+        assert f"def {test}(" in tests, test
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(), re.S)
+
+
+def test_the_documented_adapter_is_accepted(tmp_path: Path) -> None:
+    (toml,) = blocks("upstreams.md", "toml")
+    file = tmp_path / "rhythm.toml"
+    file.write_text(toml)
+    adapter = Declarative(read(file))
+    assert adapter.needs_login
+    assert adapter.needs_follow
+    assert adapter.capacity.rate_per_s == 2.5
+
+
+def test_the_documented_class_is_an_adapter() -> None:
+    (code,) = blocks("upstreams.md", "python")
+    scope: dict[str, object] = {}
+    exec(compile(code, "upstreams.md", "exec"), scope)  # noqa: S102 - our own documentation
+    made = scope["Rhythm"]
+    assert isinstance(made, type)
+    assert issubclass(made, Upstream)
+    assert len([line for line in code.splitlines() if line.strip() and "import" not in line]) <= 21  # "about 20 lines"
+
+
+def test_every_meaning_is_documented() -> None:
+    text = (DOCS / "upstreams.md").read_text()
+    assert {means for means in MEANS if f"`{means}`" not in text} == set()
+
+
+def test_the_examples_are_accepted() -> None:
+    for file in (DOCS / "examples").glob("*.toml"):
+        assert read(file).name
+        tomllib.loads(file.read_text())
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for page in [*DOCS.glob("*.md"), *DOCS.parent.glob("*.md")]:
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
