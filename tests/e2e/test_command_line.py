@@ -154,7 +154,7 @@ async def test_up_keeps_its_data_restarts_what_dies_and_stops_cleanly(folder: Pa
 
         async def finish(uid: str) -> bool:
             try:
-                return (await http.get(f"/jobs/{uid}")).json().get("status") == "completed"
+                return bool((await http.get(f"/jobs/{uid}")).json().get("status") == "completed")
             except (httpx.TransportError, ValueError):
                 return False
 

@@ -8,7 +8,7 @@ import pytest
 from cuscuta import errors, limits, subjects
 from cuscuta.broker import Bus
 from cuscuta.broker.assets import ensure, streams
-from cuscuta.broker.batch import publish_batch
+from cuscuta.broker.batch import Message, publish_batch
 from cuscuta.model import (
     ChunkBody,
     ChunkResult,
@@ -46,10 +46,10 @@ async def test_assets_follow_the_settings(bus: Bus) -> None:
 
 async def test_a_batch_is_all_or_nothing(bus: Bus) -> None:
     names = [ChunkName(UID, Span(n, n + 1), 1) for n in range(limits.BATCH_MESSAGES)]
-    batch = [(subjects.chunk(n), b"x", {}) for n in names]
+    batch: list[Message] = [(subjects.chunk(n), b"x", {}) for n in names]
     await publish_batch(bus.broker, batch)
     assert len(await bus.work.queued(UID)) == limits.BATCH_MESSAGES
-    other = [(subjects.chunk(ChunkName(UID, Span(5_000 + n, 5_001 + n), 1)), b"x", {}) for n in range(3)]
+    other: list[Message] = [(subjects.chunk(ChunkName(UID, Span(5_000 + n, 5_001 + n), 1)), b"x", {}) for n in range(3)]
     with pytest.raises(errors.Standing):
         await publish_batch(bus.broker, [*other, batch[0]])
     assert len(await bus.work.queued(UID)) == limits.BATCH_MESSAGES

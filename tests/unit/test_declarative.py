@@ -190,7 +190,7 @@ async def test_what_a_status_means(adapters: Any, step: str, status: int, kind: 
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("5", 5), ("0", 0), ("-3", 0), ("soon", None), ("nan", None), ("", None)]
+    ("text", "seconds"), [("5", 5), ("0", 0), ("-3", 0), ("soon", None), ("nan", None), ("inf", None), ("", None)]
 )
 async def test_retry_after(adapters: Any, text: str, seconds: float | None) -> None:
     adapter = adapters(GOOD, lambda request: httpx.Response(429, headers={"retry-after": text}))
