@@ -90,17 +90,27 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Any, settings: Settings, host: str, port: int, **options: Any) -> AsyncIterator[None]:
-    """Serve an ASGI app while the block runs; writes the port to `port_file` if that is set. Raises OSError."""
+async def serving(
+    app: Any, settings: Settings, host: str, port: int, **options: Any
+) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Serve an ASGI app while the block runs; writes the port to `port_file` if that is set. Raises OSError.
+
+    Yields what stops the server early: it takes no more requests and finishes those under way.
+    """
     sock = listen(host, port)
     if settings.port_file:
         Path(settings.port_file).write_text(str(sock.getsockname()[1]))  # noqa: ASYNC240 - five bytes, at the start
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", server_header=False, **options)
     server = Server(config)
     async with asyncio.TaskGroup() as group:
-        group.create_task(server.serve([sock]))
+        serving = group.create_task(server.serve([sock]))
+
+        async def drain() -> None:
+            server.should_exit = True
+            await asyncio.wait({serving})
+
         try:
-            yield
+            yield drain
         finally:
             server.should_exit = True
 

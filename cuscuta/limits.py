@@ -65,7 +65,10 @@ MAX_ACTIVE_JOBS = _bound("MAX_ACTIVE_JOBS", 100, "jobs", "100 consumers cost 8 %
 MAX_ACTIVE_JOBS_CEILING = _bound("MAX_ACTIVE_JOBS_CEILING", 1_000, "jobs", "1,000 consumers cost 64 % [nats §0]")
 BATCH_MESSAGES = _bound("BATCH_MESSAGES", 1_000, "messages", "the server's own limit of an atomic batch [nats §2]")
 BACKLOG_MESSAGES = _bound(
-    "BACKLOG_MESSAGES", 2_000_000, "messages", "CUSCUTA_WORK; past it a submit is refused with 503 [chosen]"
+    "BACKLOG_MESSAGES", 1_000_000, "messages", "in CUSCUTA_WORK; past it a submit is refused with 503 [chosen]"
+)
+WORK_MESSAGES = _bound(
+    "WORK_MESSAGES", 2_000_000, "messages", "what CUSCUTA_WORK takes: chunks find room behind a full backlog [chosen]"
 )
 BATCH_GET_SUBJECTS = _bound(
     "BATCH_GET_SUBJECTS", 1_024, "subjects", "a direct batch get answers 413 above it [nats §1]"

@@ -24,9 +24,11 @@ def _mask(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[st
 def set_up(settings: Settings, part: str) -> Logger:
     """Configure logging for a process and return the part's logger (`cuscuta.worker` and so on)."""
     console = settings.log_format == "console" or (settings.log_format == "auto" and sys.stderr.isatty())
-    renderer: Any = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if console else structlog.processors.JSONRenderer()
-    )
+    # Never the frames' local variables, which both formats show by default: they hold passwords and tokens.
+    renderer: Any = structlog.processors.JSONRenderer()
+    if console:
+        plain = structlog.dev.plain_traceback
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -34,7 +36,9 @@ def set_up(settings: Settings, part: str) -> Logger:
         _mask,
     ]
     if not console:
-        shared.append(structlog.processors.dict_tracebacks)
+        shared.append(
+            structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+        )
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     structlog.configure(
         processors=[*shared, renderer],

@@ -168,7 +168,7 @@ def results_from(uid: str, start: int) -> str:
 def parse_result(key: str) -> tuple[str, Span]:
     """(uid, span) of a result's key."""
     uid, start, stop = key.split(".")
-    return uid, Span(int(start), int(stop))
+    return uid, spans.parse(f"{start}-{stop}")
 
 
 def catalogue_name_key(name: str) -> str:

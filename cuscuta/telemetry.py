@@ -34,5 +34,13 @@ def traceparent() -> str | None:
 def span(name: str, parent: str | None = None, **attributes: str | int | float) -> Iterator[trace.Span]:
     """A span around a step; `parent` is a traceparent that came with a message."""
     context = _propagator.extract({"traceparent": parent}) if parent else None
-    with trace.get_tracer("cuscuta").start_as_current_span(name, context=context, attributes=attributes) as current:
-        yield current
+    tracer = trace.get_tracer("cuscuta")
+    # An exception's text may hold what an upstream or an adapter put into it; only its type is exported.
+    with tracer.start_as_current_span(
+        name, context=context, attributes=attributes, record_exception=False, set_status_on_exception=False
+    ) as current:
+        try:
+            yield current
+        except Exception as error:
+            current.set_status(trace.StatusCode.ERROR, type(error).__name__)
+            raise

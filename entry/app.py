@@ -1,6 +1,8 @@
 """The Litestar application: routes, limits, problem documents, OpenAPI."""
 
-from litestar import Litestar
+from typing import Any
+
+from litestar import Litestar, Request, Response
 from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.exceptions import HTTPException, ValidationException
@@ -36,12 +38,23 @@ ROUTES = [
 ]
 
 
+def _when_started(request: Request[Any, Any, Any]) -> Response[problems.Problem] | None:
+    """Until the streams stand and the lists are complete, only health and description are answered."""
+    if request.url.path in ("/livez", "/readyz", "/openapi.json"):
+        return None
+    _, causes = request.app.state["context"].health.ready()
+    if "start" not in causes:
+        return None
+    return problems.problem(503, "This replica is still starting; try again.", headers={"Retry-After": "1"})
+
+
 def make(context: Context) -> Litestar:
     """The application over a context."""
     return Litestar(
         route_handlers=ROUTES,
         dependencies={"context": Provide(provide_context, sync_to_thread=False)},
         state=State({"context": context}),
+        before_request=_when_started,
         request_max_body_size=limits.REQUEST_BODY_BYTES,
         exception_handlers={
             InputError: problems.on_input,

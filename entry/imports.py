@@ -45,7 +45,7 @@ def _csv(text: str) -> list[tuple[str, tuple[str, str]]]:
     try:
         header = [name.strip().lower() for name in next(reader, [])]
         if not {"email", "password"} <= set(header):
-            raise InputError("line 1", f"the header is {','.join(header)[:80]!r}", "It must name email and password.")
+            raise InputError("line 1", "is no header with email and password", "Put email,password on the first line.")
         email, password = header.index("email"), header.index("password")
         pairs = []
         for row in reader:

@@ -1,8 +1,9 @@
-"""The entry's composition root. Stop order: the server stops taking requests and finishes those under way, then the
-admission and the projection end, then connections close."""
+"""The entry's composition root. Stop order: admission and projection end, the server takes no more requests and
+finishes those under way, then connections close."""
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 
 from cuscuta import health, service, subjects
 from cuscuta.broker import Bus
@@ -17,6 +18,7 @@ from entry.admission import Admission
 from entry.context import Context
 
 _PING_S = 2.0
+_PING_LIMIT_S = 4.0  # well below what makes liveness red
 _DRAIN_S = 5  # requests under way at a stop get this long
 
 
@@ -38,7 +40,8 @@ async def enter(process: Process) -> None:
     options = {"timeout_graceful_shutdown": _DRAIN_S}
     if settings.entry_host not in ("127.0.0.1", "::1", "localhost"):
         log.warning("the API has no authentication yet; keep it behind something that has", host=settings.entry_host)
-    async with health.serving(app.make(context), settings, settings.entry_host, settings.entry_port, **options):
+    host, port = settings.entry_host, settings.entry_port
+    async with health.serving(app.make(context), settings, host, port, **options) as drain:
         try:
             if await service.unless_halted(process, state.beating(_start(bus, database))):
                 await _run(process, bus, database, projection, admission, state)
@@ -46,6 +49,7 @@ async def enter(process: Process) -> None:
             print(f"entry: {error}", file=sys.stderr)
             sys.exit(2)
         finally:
+            await drain()
             await database.close()
             await bus.broker.close()
 
@@ -86,14 +90,22 @@ async def _run(
 
 async def _watch(bus: Bus, database: Database, state: health.Health) -> None:
     """Round trips to NATS and PostgreSQL, for readiness."""
+
+    async def look(part: str, ping: Callable[[], Awaitable[str | None]]) -> None:
+        try:
+            async with asyncio.timeout(_PING_LIMIT_S):
+                cause = await ping()
+        except TimeoutError:
+            cause = f"no answer within {_PING_LIMIT_S:g} s"
+        if cause:
+            state.bad(part, cause)
+        else:
+            state.good(part)
+
     never = asyncio.Event()
     while True:
         state.beat()
-        for part, cause in (("nats", await bus.ping()), ("postgres", await database.ping())):
-            if cause:
-                state.bad(part, cause)
-            else:
-                state.good(part)
+        await asyncio.gather(look("nats", bus.ping), look("postgres", database.ping))
         await wait_for_event(never, _PING_S)
 
 

@@ -24,5 +24,5 @@ class Retention:
         mended = 0
         for uid in list(self._patience.over(suspects))[: limits.DUTY_BATCH]:
             if await scene.bus.tags.get(uid) is None:
-                mended += await scene.bus.results.remove(uid) > 0
+                mended += await scene.bus.results.forget(uid) > 0
         return mended

@@ -31,6 +31,21 @@ class Cut(CuscutaError):
     """A call was cut off because the process halts or the job has ended."""
 
 
+class AdapterCancelled(Exception):
+    """An adapter raised CancelledError although nobody cancelled it: a bug of the adapter like any other."""
+
+
+async def _own(call: Callable[[], Awaitable[ResultT]]) -> ResultT:
+    task = asyncio.current_task()
+    asked = task.cancelling() if task else 0
+    try:
+        return await call()
+    except asyncio.CancelledError:
+        if task and task.cancelling() > asked:
+            raise
+        raise AdapterCancelled("the adapter cancelled itself") from None
+
+
 class Account:
     """Everything a seat does with its account goes through here."""
 
@@ -45,15 +60,15 @@ class Account:
         self._follows: dict[str, Target] = {}  # by uid
         self._calls: set[asyncio.Timeout] = set()
         capacity = upstream.capacity
-        # One poll per 1/rate seconds and no burst, so that no window of the upstream's can overflow.
+        # One call per 1/rate seconds and no burst, so that no window of the upstream's can overflow. Every call counts,
+        # logging in and following too.
+        self._called = False
         self._pace = AsyncLimiter(1, 1 / capacity.rate_per_s) if capacity.rate_per_s else None
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
     async def poll(self, target: Target, item: Item) -> Any:
-        """One poll, at the account's pace."""
-        if self._pace:
-            await self._interruptible(self._pace.acquire())
+        """One poll."""
         return await self._logged_in(lambda: self._upstream.poll(self.session, target, item))
 
     async def pause(self, seconds: float) -> None:
@@ -125,7 +140,12 @@ class Account:
                 await self._leaser.save_token(self.lease, self.session.token, self.session.user_id)
 
     async def _bounded(self, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        """A call within the item's time and within the lease's trust."""
+        """A call at the account's pace, within the item's time and within the lease's trust."""
+        if self._pace:
+            if not self._called:  # the holder before may have called a moment ago
+                await self._pace.acquire()
+            self._called = True
+            await self._interruptible(self._pace.acquire())
         loop = asyncio.get_running_loop()
         trust_s = self.trust_s
         if trust_s <= 0:
@@ -134,7 +154,7 @@ class Account:
         try:
             async with asyncio.timeout_at(end) as timeout:
                 with self._listed(timeout):
-                    return await call()
+                    return await _own(call)
         except TimeoutError as error:
             if not timeout.expired():
                 raise  # the adapter's own

@@ -87,8 +87,7 @@ class ChunkRun:
         return None
 
     async def _judge(self, error: Exception) -> Return | None:
-        secrets = (self._account.session.password, self._account.session.token)
-        kind, message = type(error).__name__, describe(error, *secrets)
+        kind, message = type(error).__name__, self._describe(error)
         verdict = verdict_of(error)
         if verdict is Verdict.JOB:
             self._drop()
@@ -129,7 +128,7 @@ class ChunkRun:
         except errors.UpstreamError as error:
             if error.verdict is not Verdict.ITEM:
                 raise
-            return ItemError(type(error).__name__, describe(error, self._account.session.password))
+            return ItemError(type(error).__name__, self._describe(error))
 
     async def _value(self, item: Item) -> msgspec.Raw:
         value = await self._account.poll(self._target, item)
@@ -145,7 +144,7 @@ class ChunkRun:
             except errors.Throttled as error:
                 seconds = self._account.rest_s(error)
                 if seconds > max(1.0, (self._account.item_s or 0.0) * self._span.size):
-                    raise Resting(seconds, str(error)) from error
+                    raise Resting(seconds, self._describe(error)) from error
                 await self._account.pause(seconds)
             except errors.UpstreamError as error:
                 tries += 1
@@ -273,6 +272,10 @@ class ChunkRun:
             kit.log.debug("a term was not heard; the chunk comes again and is given up again", cause=str(error))
         self._job.unsettled = delivery
         kit.holds.drop(piece.hold)
+
+    def _describe(self, error: BaseException) -> str:
+        session = self._account.session
+        return describe(error, session.password, session.token)
 
     def _fail(self, kind: str, message: str, attempts: int | None = None) -> None:
         account = self._account.lease.account

@@ -3,7 +3,7 @@
 import contextlib
 
 from cuscuta.broker.settle import Settled, settle
-from cuscuta.errors import BrokerUnavailable
+from cuscuta.errors import BrokerUnavailable, CuscutaError
 from worker.jobs import Job
 from worker.kit import Kit
 
@@ -22,6 +22,9 @@ async def settle_if_done(kit: Kit, job: Job) -> None:
         found = await settle(kit.bus, job.uid)
     except BrokerUnavailable:
         job.unsettled = job.unsettled or last
+        return
+    except CuscutaError as error:  # refused, or a record that is not ours: the reaper will look again
+        kit.log.error("a job could not be settled", uid=job.uid, cause=str(error))
         return
     if found in (Settled.ENDED, Settled.GONE):
         kit.jobs.end(job.uid)

@@ -1,6 +1,7 @@
 """Failures on their way into JobTags: gathered per job, written by one compare-and-set twice a second."""
 
 from collections import defaultdict
+from urllib.parse import quote, quote_plus
 
 from cuscuta import limits
 from cuscuta.broker import Bus
@@ -14,10 +15,11 @@ _EVERY_S = 0.5
 
 def describe(error: BaseException, *secrets: str | None) -> str:
     """An error for a person: bounded, on one line, without the given secrets."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    for secret in secrets:
-        if secret and len(secret) >= 3:
-            text = text.replace(secret, "***")
+    text = str(error) or type(error).__name__
+    for secret in filter(None, secrets):
+        for form in {secret, quote(secret), quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]}:
+            text = text.replace(form, "***")
+    text = " ".join(text.split())
     return text[: limits.FAILURE_MESSAGE_CHARS]
 
 

@@ -36,7 +36,7 @@ class Holds:
         self._held: set[Hold] = set()
 
     def take(self, delivery: Delivery, received: float) -> Hold:
-        """A chunk that was just received, at a monotonic time."""
+        """A chunk that was received, and delivered no earlier than a monotonic time."""
         hold = Hold(delivery, self._clock, received + self._trust_s)
         self._held.add(hold)
         return hold

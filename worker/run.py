@@ -1,7 +1,8 @@
 """The worker's composition root: wiring, task groups, and the order of stopping.
 
-Stop order: no new pull; seats finish the item in hand, hand back the rest and return their accounts; writes on their
-way are awaited; background tasks end; the heartbeat is taken down; connections close. All inside `halt_grace_s`.
+Stop order: no new pull; seats finish the item in hand, hand back the rest and return their accounts; the heartbeat is
+taken down; writes on their way are awaited and finished jobs settled; background tasks end; connections close. Seats
+get `halt_grace_s`, the writes a third of it.
 """
 
 import asyncio
@@ -97,6 +98,7 @@ async def _run(
         try:
             async with asyncio.TaskGroup() as working:
                 running = [working.create_task(seat.run()) for seat in seats]
+                working.create_task(_watch_seats(process, running))
                 await process.halt.wait()
                 kit.jobs.poke()
                 for seat in seats:
@@ -108,6 +110,17 @@ async def _run(
             await asyncio.shield(_wind_up(kit, heartbeat, settings.halt_grace_s / 3))
             for task in tasks:
                 task.cancel()
+
+
+async def _watch_seats(process: Process, seats: list[asyncio.Task[None]]) -> None:
+    """A seat that ends before the process halts is a fault of ours: end the process, so that it is started anew."""
+    halting = asyncio.ensure_future(process.halt.wait())
+    try:
+        await asyncio.wait({halting, *seats}, return_when=asyncio.FIRST_COMPLETED)
+        if not process.halt.is_set():
+            raise RuntimeError("a seat ended by itself")
+    finally:
+        halting.cancel()
 
 
 class _Ending:

@@ -6,6 +6,7 @@ from functools import partial
 
 from cuscuta import spans, subjects
 from cuscuta.broker import Delivery, Puller
+from cuscuta.broker.pull import Pulled
 from cuscuta.clock import wait_for_event
 from cuscuta.db import Lease
 from cuscuta.db.leases import Return
@@ -34,6 +35,8 @@ class Seat:
         self._puller = Puller(kit.bus.broker, self._stray)
         self.account: Account | None = None
         self.doing = "idle"
+        # A hold is trusted from the beginning of its pull on, so a pull must be short beside ack-wait.
+        self._patience_s = min(LONG_PULL_S, kit.settings.ack_wait_s / 5)
 
     async def run(self) -> None:
         """Until the process halts. The account is given back whatever happens."""
@@ -87,7 +90,9 @@ class Seat:
         """Work with an account until it must be given back."""
         kit = self._kit
         while not kit.halt.is_set() and account.trust_s > 0:
-            held = [piece for delivery in await self._find(account) if (piece := await self._take(delivery))]
+            pulled = await self._find(account)
+            taken = [await self._take(delivery, pulled.asked) for delivery in pulled.deliveries]
+            held = [piece for piece in taken if piece]
             stored = await self._stored(held)
             waiting = pieces.stretches(held, partial(self._fresh, stored))
             while waiting:
@@ -103,42 +108,43 @@ class Seat:
 
     # --- finding -------------------------------------------------------------------------------------------------
 
-    async def _find(self, account: Account) -> list[Delivery]:
-        """Chunks to work on; an empty list when it is time to look around again."""
+    async def _find(self, account: Account) -> Pulled:
+        """Chunks to work on; none when it is time to look around again."""
         kit, clock = self._kit, self._kit.bus.clock
+        nothing = Pulled([], clock.monotonic())
         if not kit.bus.broker.connected.is_set():
             await wait_for_event(kit.bus.broker.connected, 0.5)
-            return []
+            return nothing
         changed = kit.jobs.changed
         for job in choice.worth_asking(kit.jobs.in_order(), clock.monotonic()):
             async with job.pulling:
                 pulled = await self._puller.take(kit.bus.work.stream, _consumer(job), choice.credit(job.chunk_s))
             if pulled.deliveries:
-                return pulled.deliveries
+                return pulled
             job.dry_until = clock.monotonic() + (GONE_S if pulled.gone else DRY_S)
             if pulled.gone:
                 kit.jobs.doubt()
             if kit.halt.is_set():
-                return []
+                return nothing
         waiting = kit.jobs.in_order()
         for job in waiting:  # also those that another seat has just found empty
             await settle_if_done(kit, job)
         await account.forget(lambda uid: kit.jobs.get(uid) is not None)
         if not waiting or kit.halt.is_set() or changed.is_set():
             await wait_for_event(changed, LONG_PULL_S)
-            return []
+            return nothing
         job = waiting[self._index % len(waiting)]
-        pulled = await self._puller.wait(kit.bus.work.stream, _consumer(job), LONG_PULL_S, changed)
+        pulled = await self._puller.wait(kit.bus.work.stream, _consumer(job), self._patience_s, changed)
         if pulled.gone:
             kit.jobs.doubt()
             await clock.sleep(0.1)
-        return pulled.deliveries
+        return pulled
 
     # --- working -------------------------------------------------------------------------------------------------
 
-    async def _take(self, delivery: Delivery) -> Piece | None:
+    async def _take(self, delivery: Delivery, asked: float) -> Piece | None:
         """A delivery as a piece of work, held from now on; None if it is no chunk, and then it is filed."""
-        hold = self._kit.holds.take(delivery, self._kit.bus.clock.monotonic())
+        hold = self._kit.holds.take(delivery, asked)
         try:
             return Piece(hold, subjects.parse_chunk(delivery.subject), decode(delivery.data, ChunkBody))
         except (ValueError, RecordError) as error:
@@ -218,7 +224,7 @@ class Seat:
         self._kit.finisher.soon(subjects.parse_uid(delivery.subject), self._return(delivery))
 
     async def _return(self, delivery: Delivery) -> None:
-        if piece := await self._take(delivery):
+        if piece := await self._take(delivery, self._kit.bus.clock.monotonic()):
             await put_back(self._kit, piece, piece.name.span, piece.attempts)
 
 

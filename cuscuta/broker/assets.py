@@ -57,7 +57,7 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
             discard="new",
             discard_new_per_subject=True,
             max_msgs_per_subject=1,
-            max_msgs=limits.BACKLOG_MESSAGES,
+            max_msgs=limits.WORK_MESSAGES,
             max_consumers=settings.max_active_jobs + len(Priority),
             allow_atomic=True,
         ),

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -80,7 +81,7 @@ class Broker:
             except (nats.errors.Error, OSError, TimeoutError) as error:
                 tries += 1
                 if tries in (1, 10) or tries % 60 == 0:
-                    self._log.warning("waiting for NATS", url=s.nats_url, cause=str(error) or type(error).__name__)
+                    self._log.warning("waiting for NATS", url=_public(s.nats_url), cause=type(error).__name__)
                 await self.clock.sleep(0.5)
         self._inbox = self.nc.new_inbox()
         await self.nc.subscribe(f"{self._inbox}.*", cb=self._answered)
@@ -185,8 +186,11 @@ class Broker:
 
     async def batch_get(self, stream: str, body: dict[str, Any]) -> AsyncIterator[Msg]:
         """A direct batch get: the messages it finds, as they come. Raises BrokerUnavailable."""
+        if not self.nc.is_connected:
+            raise errors.BrokerUnavailable("batch get: not connected")
         inbox, answers = self.nc.new_inbox(), asyncio.Queue[Msg]()
-        end = await self.subscribe(inbox, answers.put)
+        with translated("batch get"):
+            end = await self.subscribe(inbox, answers.put)
         try:
             with translated("batch get"):
                 await self.nc.publish(f"$JS.API.DIRECT.GET.{stream}", json.dumps(body).encode(), reply=inbox)
@@ -201,6 +205,11 @@ class Broker:
                     yield msg
         finally:
             await end()
+
+
+def _public(urls: str) -> str:
+    """Server addresses without the credentials that may stand in them."""
+    return ",".join(re.sub(r"//[^/]*@", "//", url) for url in urls.split(","))
 
 
 @contextlib.contextmanager

@@ -54,9 +54,13 @@ class Delivery:
 
 
 class Pulled(NamedTuple):
-    """What a pull brought. `gone` means that the consumer was not there or did not answer."""
+    """What a pull brought. `gone` means that the consumer was not there or did not answer.
+
+    `asked` is when the pull began (monotonic): no message of it can have been delivered, and ack-wait begun, earlier.
+    """
 
     deliveries: list[Delivery]
+    asked: float
     gone: bool = False
 
 
@@ -126,7 +130,7 @@ class Puller:
     @contextlib.contextmanager
     def _opened(self, batch: int) -> Iterator["_Pull"]:
         self._tokens += 1
-        pull = self._open = _Pull(f"{self._inbox}.{self._tokens}", batch)
+        pull = self._open = _Pull(f"{self._inbox}.{self._tokens}", batch, self._broker.clock.monotonic())
         try:
             yield pull
         except BaseException:
@@ -145,10 +149,10 @@ class Puller:
 class _Pull:
     """One pull request on its way."""
 
-    __slots__ = ("batch", "deliveries", "done", "gone", "inbox")
+    __slots__ = ("asked", "batch", "deliveries", "done", "gone", "inbox")
 
-    def __init__(self, inbox: str, batch: int) -> None:
-        self.inbox, self.batch = inbox, batch
+    def __init__(self, inbox: str, batch: int, asked: float) -> None:
+        self.inbox, self.batch, self.asked = inbox, batch, asked
         self.deliveries: list[Delivery] = []
         self.done = asyncio.Event()
         self.gone = False
@@ -165,4 +169,4 @@ class _Pull:
         self.done.set()
 
     def result(self) -> Pulled:
-        return Pulled(self.deliveries, self.gone and not self.deliveries)
+        return Pulled(self.deliveries, self.asked, self.gone and not self.deliveries)

@@ -1,7 +1,8 @@
 """Results: created, never overwritten; what is stored is known from the keys alone."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 import msgspec
 
@@ -39,20 +40,24 @@ class Results:
 
     async def stored(self, uid: str) -> list[Span]:
         """The spans that have results, from the leader, as they were written."""
-        return [subjects.parse_result(key)[1] for key in await self._bucket.keys(subjects.results_of(uid))]
+        return _spans(await self._bucket.keys(subjects.results_of(uid)))
 
     async def starts(self, uid: str, starts: Sequence[int]) -> list[Span]:
         """Stored spans that begin at one of these items; one cheap direct read for a whole pull."""
         found = await self._bucket.many([subjects.results_from(uid, start) for start in starts])
-        return [subjects.parse_result(entry.key)[1] for entry in found]
+        return _spans(entry.key for entry in found)
 
     async def given_up(self, uid: str) -> list[Span]:
         """The spans that were given up, from the leader."""
         answer = await self._broker.api(
             f"STREAM.INFO.{subjects.DEAD_STREAM}", {"subjects_filter": subjects.dead_of(uid)}
         )
-        parsed = (subjects.parse_dead(s) for s in answer["state"].get("subjects") or {})
-        return [p[1] for p in parsed if p]
+        found = []
+        for subject in answer["state"].get("subjects") or {}:
+            with contextlib.suppress(ValueError):
+                if parsed := subjects.parse_dead(subject):
+                    found.append(parsed[1])
+        return found
 
     async def coverage(self, uid: str) -> tuple[list[Span], list[Span]]:
         """(stored, given up)."""
@@ -79,23 +84,34 @@ class Results:
         missing = list(group)
         while missing:
             entries = await self._bucket.many([subjects.result_key(uid, span) for span in missing])
+            seen = set()
             for entry in entries:
-                try:
-                    found[subjects.parse_result(entry.key)[1]] = decode(entry.value, ChunkResult)
-                except RecordError:
-                    continue  # written by hand
-            if not entries:
+                span = subjects.parse_result(entry.key)[1]
+                seen.add(span)
+                with contextlib.suppress(RecordError):  # written by hand
+                    found[span] = decode(entry.value, ChunkResult)
+            if not seen:
                 break  # purged meanwhile
-            missing = [span for span in missing if span not in found]
+            missing = [span for span in missing if span not in seen]
         return found
 
-    async def remove(self, uid: str) -> int:
-        """Remove all results of a job; how many records."""
+    async def forget(self, uid: str) -> int:
+        """Remove all results and all graves of a job; how many records."""
+        await self._broker.api(f"STREAM.PURGE.{subjects.DEAD_STREAM}", {"filter": subjects.dead_of(uid)})
         return await self._bucket.purge(subjects.results_of(uid))
 
     async def jobs(self) -> set[str]:
         """The uids that have results."""
-        return {subjects.parse_result(key)[0] for key in await self._bucket.keys()}
+        return {key.split(".")[0] for key in await self._bucket.keys()}
+
+
+def _spans(keys: Iterable[str]) -> list[Span]:
+    """The spans of result keys; whatever was put there by hand and is none is passed over."""
+    found = []
+    for key in keys:
+        with contextlib.suppress(ValueError):
+            found.append(subjects.parse_result(key)[1])
+    return found
 
 
 def _slice(result: ChunkResult, span: Span, part: Span) -> ChunkResult:

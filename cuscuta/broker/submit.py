@@ -1,12 +1,19 @@
-"""Submitting: the tag first, as the guard against twins, then lane and admission in one atomic batch."""
+"""Submitting: the tag first, as the guard against twins, then the lane entry, then the admit message."""
 
+from cuscuta import limits
 from cuscuta.broker.bus import Bus
-from cuscuta.errors import InputError
+from cuscuta.errors import InputError, QueueFull
 from cuscuta.model import Essential, JobStatus, JobTag, Queue
 
 
-async def submit(bus: Bus, uid: str, essential: Essential) -> JobTag:
-    """Accept a job, or find it accepted already. Raises InputError (409) if the uid names a job with another body."""
+async def submit(bus: Bus, uid: str, essential: Essential, *, named: bool = False) -> JobTag:
+    """Accept a job, or find it accepted already. Raises InputError (409) if the uid names a job with another body, QueueFull.
+
+    A `named` uid comes from an Idempotency-Key and may have been a job's before, whose retention is over: what that
+    one left is removed before the new one begins.
+    """
+    if bus.work.messages > limits.BACKLOG_MESSAGES:
+        raise QueueFull(10077, f"more than {limits.BACKLOG_MESSAGES:,} messages wait")
     tag = JobTag(uid, JobStatus.QUEUEING, essential, Queue(bus.clock.wall()), run_ids=[uid])
     standing = None
     while standing is None and not await bus.broker.insist(lambda: bus.tags.create(tag)):
@@ -19,6 +26,8 @@ async def submit(bus: Bus, uid: str, essential: Essential) -> JobTag:
             status=409,
         )
     accepted = standing or tag
+    if named and standing is None:
+        await bus.broker.insist(lambda: bus.results.forget(uid))
     if accepted.status is JobStatus.QUEUEING:
         await bus.broker.insist(lambda: enqueue(bus, accepted))
     return accepted

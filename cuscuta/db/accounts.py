@@ -127,9 +127,15 @@ class Accounts:
         )
         return _account(row) if row else None
 
-    async def remove(self, account: int) -> bool:
-        """Delete an account; whether it was there."""
-        return bool(await self._db.rows("DELETE FROM account_table WHERE id = $1 RETURNING id", account))
+    async def remove(self, account: int) -> bool | None:
+        """Delete an account; None if there is none, False if a holder may still be using it."""
+        gone = await self._db.rows(
+            "DELETE FROM account_table WHERE id = $1 AND (lease_until IS NULL OR lease_until <= now()) RETURNING id",
+            account,
+        )
+        if gone:
+            return True
+        return False if await self.get(account) else None
 
     async def by_state(self) -> dict[str, int]:
         """How many accounts are in which state."""

@@ -23,6 +23,7 @@ _GONE = (
     TimeoutError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # the connection ended while a statement was being prepared
     asyncpg.OperatorInterventionError,  # terminated by an administrator, or starting up and shutting down
     asyncpg.TooManyConnectionsError,
 )

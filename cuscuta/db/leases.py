@@ -10,13 +10,13 @@ Statements take an optional `now` that only tests pass.
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from cuscuta.clock import Clock
 from cuscuta.db.database import Database
-from cuscuta.db.vault import Vault
+from cuscuta.db.vault import Vault, VaultError
 from cuscuta.settings import Settings
 
 
@@ -73,19 +73,35 @@ class Leases:
             self._term_s,
             now,
         )
-        return [
-            Lease(
-                account=row["id"],
-                email=row["account_email"],
-                password=self._vault.open(row["account_password"]),
-                user_id=row["user_id"],
-                token=self._vault.open(row["temp_token"]) if row["temp_token"] else None,
-                rate=row["rate"],
-                term=row["lease_term"],
-                trusted_until=asked + self._trust_s,
-            )
-            for row in rows
-        ]
+        found = []
+        for row in rows:
+            try:
+                found.append(self._lease(row, asked))
+            except VaultError as error:
+                await self._unreadable(row["id"], row["lease_term"], str(error))
+        return found
+
+    def _lease(self, row: Any, asked: float) -> Lease:
+        return Lease(
+            account=row["id"],
+            email=row["account_email"],
+            password=self._vault.open(row["account_password"]),
+            user_id=row["user_id"],
+            token=self._vault.open(row["temp_token"]) if row["temp_token"] else None,
+            rate=row["rate"],
+            term=row["lease_term"],
+            trusted_until=asked + self._trust_s,
+        )
+
+    async def _unreadable(self, account: int, term: int, cause: str) -> None:
+        """An account sealed with a key that we do not have: out of use, with the reason, until somebody mends it."""
+        await self._db.rows(
+            "UPDATE account_table SET state = 'Disabled', lease_owner = NULL, lease_until = NULL, last_error = $3,"
+            " updated_at = now() WHERE id = $1 AND lease_term = $2 RETURNING id",
+            account,
+            term,
+            cause,
+        )
 
     async def renew(self, leases: Sequence[Lease], now: datetime | None = None) -> list[Lease]:
         """Renew all of a process's leases in one statement; those that were lost, whose trust is taken away."""
@@ -118,14 +134,16 @@ class Leases:
         """Return an account; False if the lease was lost, and then nothing changes."""
         rows = await self._db.rows(
             """
-            UPDATE account_table SET
-                state = CASE WHEN $4 OR $3::float8 <= 0 THEN 'Disabled'
+            UPDATE account_table a SET
+                state = CASE WHEN $4 OR new.rate <= 0 THEN 'Disabled'
                              WHEN $5::float8 > 0 THEN 'Resting' ELSE 'Idle' END,
-                rate = $3::float8,
+                rate = new.rate,
                 rest_until = CASE WHEN $5::float8 > 0 THEN now() + make_interval(secs => $5::float8) END,
                 lease_owner = NULL, lease_until = NULL, last_error = coalesce($6, last_error), updated_at = now()
-            WHERE id = $1 AND lease_term = $2 AND state = 'Using'
-            RETURNING id
+            FROM (SELECT CASE WHEN rate = $7::float8 THEN $3::float8 ELSE rate END AS rate
+                  FROM account_table WHERE id = $1) new  -- a rate that an operator set meanwhile stays
+            WHERE a.id = $1 AND a.lease_term = $2 AND a.state = 'Using'
+            RETURNING a.id
             """,
             lease.account,
             lease.term,
@@ -133,6 +151,7 @@ class Leases:
             how.disable,
             float(how.rest_s),
             how.error,
+            lease.rate,
         )
         return bool(rows)
 

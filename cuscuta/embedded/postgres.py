@@ -81,8 +81,8 @@ class Postgres:
     def _init(self, commands: Path, as_user: dict[str, Any]) -> None:
         shutil.rmtree(self._data, ignore_errors=True)  # what an interrupted initdb left
         secret = self.folder / "initdb-password"
+        secret.touch(mode=0o600)
         secret.write_text(self._password())
-        secret.chmod(0o600)
         if as_user:
             shutil.chown(secret, _SYSTEM_USER)
         try:

@@ -97,9 +97,17 @@ async def release_account(context: Context, account: int) -> Account:
 
 @delete("/accounts/{account:int}", tags=["accounts"], summary="Remove an account")
 async def remove_account(context: Context, account: int) -> None:
-    """Remove an account; a holder finds its lease gone."""
-    if not await context.accounts.remove(_id(account)):
+    """Remove an account. One in use must be released or disabled first, and its holder's lease be over."""
+    removed = await context.accounts.remove(_id(account))
+    if removed is None:
         _there(None, account)
+    if removed is False:
+        raise InputError(
+            "account",
+            f"{account} is in use",
+            "PATCH it with disabled: true, and remove it within a minute.",
+            status=409,
+        )
 
 
 def _id(account: int) -> int:

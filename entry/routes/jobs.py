@@ -40,7 +40,7 @@ async def submit_job(
             )
         essential = requests.essential(data, name, context.clock)
         uid = uid_from("idempotency", idempotency_key) if idempotency_key else new_uid(context.clock.wall())
-        tag = await submit(bus, uid, essential)
+        tag = await submit(bus, uid, essential, named=idempotency_key is not None)
     context.projection.take(tag)
     url = f"/jobs/{tag.uid}"
     body = views.Accepted(tag.uid, tag.status, url, f"{url}/results")

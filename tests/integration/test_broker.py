@@ -187,7 +187,7 @@ async def test_more_keys_than_one_read_takes(bus: Bus) -> None:
     stored = await bus.results.stored(UID)
     read = [int(v) async for _, r in bus.results.read(UID, Span(0, count), stored) for v in map(bytes, r.values)]
     assert read == list(range(count))
-    assert await bus.results.remove(UID) == count
+    assert await bus.results.forget(UID) == count
     assert await bus.results.stored(UID) == []
 
 

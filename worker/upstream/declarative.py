@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx
 import jmespath
+import jmespath.exceptions
 
 from cuscuta import errors, limits
 from cuscuta.model import Item
@@ -145,7 +146,7 @@ class _Prepared:
         self._headers = {**({} if call is file.login else common), **{k: make(v) for k, v in call.headers.items()}}
         self._query = {k: make(v) for k, v in call.query.items()}
         self._form = {k: make(v) for k, v in call.form.items()} if call.form is not None else None
-        self.result = Template(call.result, POLL_NAMES, bare_braces=True) if call.result else None
+        self.result = Template(call.result, POLL_NAMES, item_params=True, bare_braces=True) if call.result else None
 
     def request(self, client: httpx.AsyncClient, values: Mapping[str, str]) -> httpx.Request:
         call = self.call
@@ -202,7 +203,10 @@ def _compiled(expression: str) -> Any:
 
 
 def _find(expression: str, answer: Any) -> Any:
-    return _compiled(expression).search(answer)
+    try:
+        return _compiled(expression).search(answer)
+    except jmespath.exceptions.JMESPathError as error:  # such as a function on a value of another type
+        raise errors.BadAnswer(f"the answer does not fit {expression!r}: {type(error).__name__}") from error
 
 
 async def _read(response: httpx.Response) -> bytes:

@@ -157,7 +157,8 @@ def _faults(adapter: AdapterFile) -> list[str]:
         for key in ("result", "id", "token", "user_id"):
             expression = getattr(call, key)
             if expression:
-                found += [f"{step}.{key}: {fault}" for fault in _expression_faults(expression, names)]
+                allowed = names if key == "result" else frozenset[str]()
+                found += [f"{step}.{key}: {fault}" for fault in _expression_faults(expression, allowed)]
     for key, text in adapter.headers.items():
         try:
             Template(text, ACCOUNT_NAMES)
@@ -191,11 +192,9 @@ def _json_texts(key: str, value: Any) -> list[tuple[str, str]]:
 
 
 def _expression_faults(expression: str, names: frozenset[str]) -> list[str]:
+    template = Template(expression, names, item_params=bool(names), bare_braces=True)
     try:
-        template = Template(expression, names, bare_braces=True)
         jmespath.compile(template.fill(dict.fromkeys(template.names, "x"), lambda text: f"'{text}'"))
-    except TemplateError as error:
-        return [str(error)]
     except jmespath.exceptions.JMESPathError as error:
         return [f"not a JMESPath expression: {str(error).splitlines()[0]}"]
     return []
