@@ -36,12 +36,11 @@ class Health:
 
     async def beating(self, work: Awaitable[None]) -> None:
         """Wait for a part of the start that may take long; the loop turns meanwhile."""
-        async with asyncio.TaskGroup() as group:
-            beats = group.create_task(self._beats())
-            try:
-                await work
-            finally:
-                beats.cancel()
+        beats = asyncio.ensure_future(self._beats())
+        try:
+            await work
+        finally:
+            beats.cancel()
 
     async def _beats(self) -> None:
         while True:

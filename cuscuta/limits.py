@@ -89,6 +89,12 @@ KV_CONSUMERS = _bound(
     "KV_CONSUMERS", 2_000, "consumers", "watchers of a bucket; the server's default is 1,000 [nats §0]"
 )
 DUTY_BATCH = _bound("DUTY_BATCH", 200, "jobs", "what one duty of the reaper mends in one round [chosen]")
+REST_S = _bound(
+    "REST_S", 86_400, "s", "the longest rest that a Retry-After can order; more is a mistake of its [chosen]"
+)
+THROTTLED_IN_PLACE = _bound(
+    "THROTTLED_IN_PLACE", 3, "times", "throttled in a row, a chunk goes back: another account may be luckier [chosen]"
+)
 SEATS_PER_PROCESS = _bound("SEATS_PER_PROCESS", 256, "seats", "one event loop; more seats are more processes [chosen]")
 JOBS_SUMMARISED = _bound(
     "JOBS_SUMMARISED", 500_000, "jobs", "in memory of an entry replica, about 1 KiB each; the oldest ended go first"

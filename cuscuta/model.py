@@ -7,7 +7,7 @@ every record that was ever stored, and a test reads them.
 import hashlib
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -18,6 +18,7 @@ from cuscuta.spans import Policy, Span
 
 Param = str | int | float | bool | None
 RecordT = TypeVar("RecordT")
+When = Annotated[datetime, msgspec.Meta(tz=True)]  # a time without a zone cannot be compared with one that has it
 
 
 class JobStatus(StrEnum):
@@ -77,7 +78,7 @@ class CatalogueName(Struct, frozen=True):
     hash: str
     items: int
     weight: float
-    updated_at: datetime
+    updated_at: When
 
 
 class Failure(Struct, frozen=True, omit_defaults=True):
@@ -85,7 +86,7 @@ class Failure(Struct, frozen=True, omit_defaults=True):
 
     type: str
     message: str
-    at: datetime
+    at: When
     span: Span | None = None
     account: int | None = None
     worker: str | None = None
@@ -104,7 +105,7 @@ class Essential(Struct, frozen=True, omit_defaults=True):
     priority: Priority = Priority.NORMAL
     policy: Policy = Policy.CHUNK
     chunk_items: int = limits.CHUNK_ITEMS
-    deadline: datetime | None = None
+    deadline: When | None = None
     labels: dict[str, str] = {}
     digest: str = ""  # of the request's body, to tell a repeated Idempotency-Key from an abused one
     traceparent: str | None = None
@@ -113,9 +114,9 @@ class Essential(Struct, frozen=True, omit_defaults=True):
 class Queue(Struct, omit_defaults=True):
     """When the job passed which gate. `seats` fixes the division, so that admitting twice cuts alike."""
 
-    created_at: datetime
-    admitted_at: datetime | None = None
-    ended_at: datetime | None = None
+    created_at: When
+    admitted_at: When | None = None
+    ended_at: When | None = None
     seats: int = 0
     chunks: int = 0
 
@@ -161,8 +162,8 @@ class ActiveJob(Struct, frozen=True, omit_defaults=True):
     catalogue: str
     span: Span
     priority: Priority
-    created_at: datetime
-    deadline: datetime | None = None
+    created_at: When
+    deadline: When | None = None
     traceparent: str | None = None
     fresh_until: int = 0
 
@@ -195,7 +196,7 @@ class ChunkResult(Struct, frozen=True, omit_defaults=True):
     """
 
     values: list[msgspec.Raw]
-    at: datetime
+    at: When
     worker: str = ""
     account: int | None = None
     errors: dict[str, ItemError] = {}
@@ -208,7 +209,7 @@ class DeadChunk(Struct, frozen=True, omit_defaults=True):
     span: Span | None
     reason: str
     attempts: int
-    at: datetime
+    at: When
     worker: str = ""
 
 
@@ -221,8 +222,8 @@ class Presence(Struct, frozen=True):
     seats: int
     working: list[str]  # what each seat with an account is doing: "<uid> <span>" or "idle"
     accounts: dict[str, float]
-    started_at: datetime
-    at: datetime
+    started_at: When
+    at: When
 
 
 class Event(Struct, frozen=True, omit_defaults=True):
@@ -230,7 +231,7 @@ class Event(Struct, frozen=True, omit_defaults=True):
 
     uid: str
     what: str
-    at: datetime
+    at: When
     status: JobStatus | None = None
     detail: str | None = None
 

@@ -5,6 +5,7 @@ out of bounds, and relations between settings that cannot work. There are no def
 """
 
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,9 @@ from cuscuta.errors import CuscutaError
 PREFIX = "CUSCUTA_"
 _FILE = PREFIX + "CONFIG"
 _RESERVED = frozenset({_FILE, PREFIX + "URL"})  # where the command line finds the API; not a setting of a part
+
+
+_SECRET = frozenset({"postgres_url", "nats_url", "nats_password", "secret_keys"})
 
 
 class SettingsError(CuscutaError):
@@ -148,6 +152,18 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             f"mend_after_s ({self.mend_after_s}) must be above a third of ack_wait_s ({touch:g}). Raise mend_after_s.",
         )
         need(
+            re.match(r"postgres(ql)?://", self.postgres_url) is not None or not self.postgres_url,
+            "postgres_url must begin with postgresql://; percent-encode special characters of the password.",
+        )
+        need(
+            all(re.match(r"(nats|tls|ws|wss)://", url) for url in self.nats_url.split(",")),
+            "nats_url must be one or more addresses such as nats://host:4222, separated by commas.",
+        )
+        need(
+            all(re.fullmatch(r"[A-Za-z0-9_-]{43}=", key) for key in self.secret_keys),
+            "secret_keys holds something that is no Fernet key. Make one with: cuscuta secret-key",
+        )
+        need(
             self.log_format in ("json", "console", "auto"),
             f"log_format ({self.log_format!r}) must be json, console or auto.",
         )
@@ -173,6 +189,16 @@ def describe() -> dict[str, str]:
     }
 
 
+def table() -> str:
+    """All settings as a Markdown table, for docs/configuration.md."""
+    defaults, described = Settings(), describe()
+    rows = [
+        f"| `{PREFIX}{name.upper()}` | `{getattr(defaults, name)}` | {described[name]} |"
+        for name in Settings.__struct_fields__
+    ]
+    return "\n".join(["| variable | default | meaning |", "| --- | --- | --- |", *rows])
+
+
 def load(environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Settings:
     """The settings from a TOML file named by `CUSCUTA_CONFIG`, the environment and `overrides`, later ones winning.
 
@@ -194,14 +220,16 @@ def load(environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None)
     for name, (said, raw) in given.items():
         if name not in hints:
             near = difflib.get_close_matches(name, hints, n=1, cutoff=0.6)
-            faults.append(f"{said}: there is no such setting." + (f" Did you mean {near[0]}?" if near else ""))
+            hint = f" Did you mean {near[0]}?" if near else " Remove it; docs/configuration.md lists all settings."
+            faults.append(f"{said}: there is no such setting.{hint}")
             continue
         if name == "secret_keys" and isinstance(raw, str):
             raw = [k for k in raw.split(",") if k]
         try:
             values[name] = msgspec.convert(raw, hints[name], strict=not isinstance(raw, str))
         except msgspec.ValidationError as error:
-            faults.append(f"{said}: {_plain(str(error))}. It is {describe()[name]}.")
+            value = "" if name in _SECRET else f" ({raw!r})"
+            faults.append(f"{said}{value}: {_plain(str(error))}. It is {describe()[name]}.")
     settings = Settings(**values)
     faults.extend(settings.check())
     if faults:
@@ -221,3 +249,7 @@ def _read_file(path: str, faults: list[str]) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         faults.append(f"{path}: {error}")
     return {}
+
+
+if __name__ == "__main__":
+    print(table())

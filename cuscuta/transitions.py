@@ -26,7 +26,7 @@ ACCOUNT: dict[AccountState, frozenset[AccountState]] = {
     AccountState.IDLE: frozenset({AccountState.USING, AccountState.DISABLED}),
     AccountState.USING: frozenset({AccountState.IDLE, AccountState.RESTING, AccountState.DISABLED}),
     AccountState.RESTING: frozenset({AccountState.USING, AccountState.IDLE, AccountState.DISABLED}),
-    AccountState.DISABLED: frozenset({AccountState.IDLE}),
+    AccountState.DISABLED: frozenset({AccountState.IDLE, AccountState.RESTING}),
 }
 
 

@@ -4,13 +4,16 @@ High goes before normal before low, but every `SHARES` admissions the lower ones
 """
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from cuscuta import subjects
 from cuscuta.broker import Bus, Delivery, Puller
 from cuscuta.broker.activate import activate
+from cuscuta.broker.assets import ADMISSION_ACK_WAIT_S, ensure_admission
 from cuscuta.clock import wait_for_event
-from cuscuta.errors import BrokerRefused, BrokerUnavailable, NoRoom
+from cuscuta.errors import BrokerUnavailable, CuscutaError, NoRoom
 from cuscuta.logs import Logger
 from cuscuta.model import Announcement, Priority, RecordError, decode
 from cuscuta.settings import Settings
@@ -81,6 +84,8 @@ class Admission:
             if pulled.deliveries:
                 self._turn += 1
                 return await self._admit(pulled.deliveries[0])
+            if pulled.gone:  # deleted by hand, or NATS is away
+                await ensure_admission(self._bus.broker)
         return False
 
     async def _admit(self, delivery: Delivery) -> bool:
@@ -91,16 +96,31 @@ class Admission:
             await delivery.term("malformed")
             return True
         try:
-            await activate(self._bus, uid, await self._seats())
+            await self._touching(delivery, activate(self._bus, uid, await self._seats()))
         except NoRoom:  # another replica took the last place
             await delivery.nak(0.5)
             return False
-        except (BrokerRefused, RecordError) as error:
+        except BrokerUnavailable:
+            raise
+        except (CuscutaError, ValueError) as error:
             self._log.error("a job cannot be admitted; trying again", uid=uid, cause=str(error))
             await delivery.nak(5.0)
             return True
         await delivery.ack_sync()
         return True
+
+    async def _touching(self, delivery: Delivery, work: Coroutine[Any, Any, bool]) -> None:
+        """Admit a job, telling the server that we are at it: a million chunks take longer than ack-wait."""
+        doing = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait({doing}, timeout=ADMISSION_ACK_WAIT_S / 3))[0]:
+                with contextlib.suppress(BrokerUnavailable):
+                    await delivery.touch()
+            doing.result()
+        finally:
+            if not doing.done():
+                doing.cancel()
+                await asyncio.wait({doing})
 
     async def _seats(self) -> int:
         alive = sum(presence.seats for presence in await self._bus.workers())

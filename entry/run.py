@@ -79,13 +79,17 @@ async def _run(
         tasks = [
             group.create_task(duty) for duty in (projection.follow(), admission.run(), _watch(bus, database, state))
         ]
-        await projection.caught_up.wait()
-        state.good("start")
-        process.log.info("ready", host=process.settings.entry_host, jobs=len(projection))
-        await process.halt.wait()
+        if await service.unless_halted(process, _caught_up(projection)):
+            state.good("start")
+            process.log.info("ready", host=process.settings.entry_host, jobs=len(projection))
+            await process.halt.wait()
         await end()
         for task in tasks:
             task.cancel()
+
+
+async def _caught_up(projection: Projection) -> None:
+    await projection.caught_up.wait()
 
 
 async def _watch(bus: Bus, database: Database, state: health.Health) -> None:

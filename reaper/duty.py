@@ -9,7 +9,7 @@ from cuscuta.broker import Bus
 from cuscuta.broker.projection import Projection
 from cuscuta.clock import Clock
 from cuscuta.db import Leases
-from cuscuta.errors import BrokerUnavailable, CuscutaError, DatabaseUnavailable
+from cuscuta.errors import BrokerUnavailable, DatabaseUnavailable
 from cuscuta.health import Health
 from cuscuta.logs import Logger
 from cuscuta.settings import Settings
@@ -67,7 +67,7 @@ async def run(duty: Duty, scene: Scene, health: Health) -> None:
         except (BrokerUnavailable, DatabaseUnavailable) as error:
             health.bad(duty.name, str(error))
             scene.log.debug("a duty waits", duty=duty.name, cause=str(error))
-        except (CuscutaError, ValueError) as error:  # refused, or a record that is not ours: the other duties go on
+        except Exception as error:  # noqa: BLE001 - refused, or a record that is not ours: the other duties go on
             scene.log.warning("a duty met something that it does not understand", duty=duty.name, cause=str(error))
         health.beat()
         await scene.clock.sleep(scene.settings.reap_s * (0.9 + 0.2 * random.random()))

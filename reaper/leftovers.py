@@ -2,6 +2,7 @@
 
 from cuscuta import limits, subjects
 from cuscuta.broker.settle import release_lane, tidy
+from cuscuta.uids import is_uid
 from reaper.duty import Patience, Scene
 
 
@@ -25,6 +26,10 @@ class Leftovers:
             on_bus.add(subject.rsplit(".", 1)[1])
         for subject in await bus.work.subjects(subjects.CHUNKS):
             on_bus.add(subjects.parse_uid(subject))
+        for key in [key for key in on_bus if not is_uid(key)]:  # put there by hand; no uid, so never a job's
+            on_bus.discard(key)
+            await bus.active_bucket.purge(key)
+            await bus.work.purge(subjects.chunks_of(key))
         running = {row.uid for row in scene.projection.open_jobs()}
         suspects = self._patience.over((on_bus | set(lanes)) - running)
         mended = 0

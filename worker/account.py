@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from aiolimiter import AsyncLimiter
 
-from cuscuta import backoff
+from cuscuta import backoff, limits
 from cuscuta.clock import Clock
 from cuscuta.db import Lease
 from cuscuta.db.leases import Return
@@ -46,6 +46,15 @@ async def _own(call: Callable[[], Awaitable[ResultT]]) -> ResultT:
         raise AdapterCancelled("the adapter cancelled itself") from None
 
 
+@contextlib.contextmanager
+def _listed(waits: set[asyncio.Timeout], timeout: asyncio.Timeout) -> Iterator[None]:
+    waits.add(timeout)
+    try:
+        yield
+    finally:
+        waits.discard(timeout)
+
+
 class Account:
     """Everything a seat does with its account goes through here."""
 
@@ -59,6 +68,8 @@ class Account:
         self._reset = False
         self._follows: dict[str, Target] = {}  # by uid
         self._calls: set[asyncio.Timeout] = set()
+        self._pauses: set[asyncio.Timeout] = set()
+        self.aborted = False  # a call was cut off: the upstream may still be at it
         capacity = upstream.capacity
         # One call per 1/rate seconds and no burst, so that no window of the upstream's can overflow. Every call counts,
         # logging in and following too.
@@ -104,9 +115,17 @@ class Account:
             await self.unfollow(uid)
 
     def cut(self, grace_s: float) -> None:
-        """End calls under way within this time; they raise Cut."""
+        """End calls and pauses under way within this time; they raise Cut."""
+        self.cut_pauses(grace_s)
+        self._end(self._calls, grace_s)
+
+    def cut_pauses(self, grace_s: float = 0.0) -> None:
+        """End pauses only: a call that is let finish cannot overlap with the account's next one at the upstream."""
+        self._end(self._pauses, grace_s)
+
+    def _end(self, waits: set[asyncio.Timeout], grace_s: float) -> None:
         until = asyncio.get_running_loop().time() + grace_s
-        for call in self._calls:
+        for call in waits:
             when = call.when()
             if not call.expired() and (when is None or when > until):
                 call.reschedule(until)
@@ -153,7 +172,7 @@ class Account:
         end = loop.time() + min(self._settings.item_timeout_s, trust_s)
         try:
             async with asyncio.timeout_at(end) as timeout:
-                with self._listed(timeout):
+                with _listed(self._calls, timeout):
                     return await _own(call)
         except TimeoutError as error:
             if not timeout.expired():
@@ -161,24 +180,17 @@ class Account:
             if self.trust_s <= 0:
                 raise LeaseLost("the lease ended during a call") from error
             if timeout.when() != end:
+                self.aborted = True
                 raise Cut("cut off") from error
             raise UpstreamTimeout(f"no answer within {self._settings.item_timeout_s:g} s") from error
 
     async def _interruptible(self, wait: Awaitable[None]) -> None:
         try:
             async with asyncio.timeout(None) as timeout:
-                with self._listed(timeout):
+                with _listed(self._pauses, timeout):
                     await wait
         except TimeoutError as error:
             raise Cut("cut off") from error
-
-    @contextlib.contextmanager
-    def _listed(self, timeout: asyncio.Timeout) -> Iterator[None]:
-        self._calls.add(timeout)
-        try:
-            yield
-        finally:
-            self._calls.discard(timeout)
 
     # --- standing ------------------------------------------------------------------------------------------------
 
@@ -192,12 +204,13 @@ class Account:
         self.rate = min(1.0, self.rate + self._settings.account_recovery)
 
     def rest_s(self, error: Throttled) -> float:
-        """How long to rest after this throttling: what the upstream asked for, else semi-linear back-off."""
+        """How long to rest after this throttling: semi-linear back-off, and no less than the upstream asked for."""
         self.throttled += 1
-        if error.retry_after_s is not None:
-            return error.retry_after_s
         s = self._settings
-        return backoff.semi_linear(self.throttled, s.throttle_base_s, s.throttle_cap_s, random.random())
+        own = backoff.semi_linear(self.throttled, s.throttle_base_s, s.throttle_cap_s, random.random())
+        if error.retry_after_s is None:
+            return own
+        return min(limits.REST_S, max(error.retry_after_s, own if self.throttled > 1 else 0.0))
 
     def blamed(self, message: str) -> Return:
         """How to give the account back after an account error: the rate falls, below the floor it is disabled."""

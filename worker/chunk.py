@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from cuscuta import backoff, errors, spans, subjects, telemetry
+from cuscuta import backoff, errors, limits, spans, subjects, telemetry
 from cuscuta.broker.settle import close
 from cuscuta.clock import wait_for_event
 from cuscuta.db.leases import Return
@@ -21,7 +21,7 @@ from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 from worker import choice, pieces, window
 from worker.account import Account, Cut, LeaseLost
-from worker.failures import describe
+from worker.failures import describe, where
 from worker.jobs import Job
 from worker.kit import Kit
 from worker.pieces import Piece
@@ -99,7 +99,7 @@ class ChunkRun:
             await self._hand_back("AccountFailed", message, another=False)
             return self._account.blamed(message)
         if verdict is Verdict.BUG:
-            self._kit.log.error("adapter bug", uid=self._job.uid, span=str(self._span), error=kind, cause=message)
+            self._kit.log.error("adapter bug", uid=self._job.uid, error=kind, cause=message, at=where(error))
         await self._hand_back(kind, message, another=True)
         return None
 
@@ -107,6 +107,8 @@ class ChunkRun:
 
     async def _poll_all(self) -> None:
         kit, account, body = self._kit, self._account, self._held[0].body
+        if not self._todo:
+            return  # all of it is stored: nobody is asked, not even whether the target is still there
         began = kit.bus.clock.monotonic()
         self._target = await self._patiently(lambda: account.target(self._job.uid, body.target))
         width = kit.upstream.capacity.concurrency
@@ -118,9 +120,8 @@ class ChunkRun:
                     await self._add(value)
             await self._flush()
         self._cursor = self._span.stop
-        count = sum(gap.size for gap in self._todo)
-        if count:
-            account.item_s = choice.smooth(account.item_s, (kit.bus.clock.monotonic() - began) / count)
+        took = kit.bus.clock.monotonic() - began
+        account.item_s = choice.smooth(account.item_s, took / sum(gap.size for gap in self._todo))
 
     async def _ask(self, item: Item) -> msgspec.Raw | ItemError:
         try:
@@ -132,7 +133,10 @@ class ChunkRun:
 
     async def _value(self, item: Item) -> msgspec.Raw:
         value = await self._account.poll(self._target, item)
-        return value if isinstance(value, msgspec.Raw) else msgspec.Raw(encode(value))
+        if isinstance(value, msgspec.Raw):
+            msgspec.json.decode(value)  # an adapter's own JSON must be JSON
+            return value
+        return msgspec.Raw(encode(value))
 
     async def _patiently(self, call: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
         """A call of the upstream: short rests and failures that may pass are waited out in place."""
@@ -143,7 +147,8 @@ class ChunkRun:
                 answer = await call()
             except errors.Throttled as error:
                 seconds = self._account.rest_s(error)
-                if seconds > max(1.0, (self._account.item_s or 0.0) * self._span.size):
+                in_place = max(1.0, (self._account.item_s or 0.0) * self._span.size)
+                if seconds > in_place or self._account.throttled > limits.THROTTLED_IN_PLACE:
                     raise Resting(seconds, self._describe(error)) from error
                 await self._account.pause(seconds)
             except errors.UpstreamError as error:
@@ -232,10 +237,7 @@ class ChunkRun:
         if isinstance(error, Cut) and not self._job.ended:
             await self._hand_back("WorkerHalting", "the worker stops; the rest was handed back", another=False)
             return
-        if self._job.ended:
-            for piece in self._held:
-                await piece.hold.delivery.ack()
-        self._drop()
+        self._drop()  # of an ended job too: whoever ended it removes its messages, and if it has not, they come again
 
     async def _hand_back(self, kind: str, message: str, *, another: bool) -> None:
         """Store what is done, publish the rest as the next incarnations, acknowledge: in this order."""
@@ -293,7 +295,17 @@ async def put_back(kit: Kit, piece: Piece, span: Span, attempts: int) -> None:
     again = ChunkBody(piece.body.uid, piece.body.catalogue, piece.body.target, attempts)
     traceparent = piece.hold.delivery.headers.get("traceparent")
     headers = {"traceparent": traceparent} if traceparent else None
-    await kit.bus.broker.insist(lambda: kit.bus.work.put(fresh, encode(again), headers))
-    await piece.hold.delivery.ack()
+    while piece.hold.trusted():  # past that it is somebody else's, or will be
+        try:
+            await kit.bus.work.put(fresh, encode(again), headers)
+        except BrokerUnavailable:
+            await kit.bus.clock.sleep(0.2)
+            continue
+        except errors.BrokerRefused as error:
+            kit.log.error("a chunk could not be put back; it comes again", uid=piece.name.uid, cause=str(error))
+            await piece.hold.delivery.nak(1.0)
+            break
+        await piece.hold.delivery.ack()
+        await kit.bus.announce("chunk", piece.name.uid)
+        break
     kit.holds.drop(piece.hold)
-    await kit.bus.announce("chunk", piece.name.uid)

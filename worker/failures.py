@@ -1,5 +1,6 @@
 """Failures on their way into JobTags: gathered per job, written by one compare-and-set twice a second."""
 
+import traceback
 from collections import defaultdict
 from urllib.parse import quote, quote_plus
 
@@ -19,8 +20,14 @@ def describe(error: BaseException, *secrets: str | None) -> str:
     for secret in filter(None, secrets):
         for form in {secret, quote(secret), quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]}:
             text = text.replace(form, "***")
-    text = " ".join(text.split())
+    text = " ".join(text.replace("\0", "").encode("utf-8", "replace").decode().split())
     return text[: limits.FAILURE_MESSAGE_CHARS]
+
+
+def where(error: BaseException) -> str:
+    """File and line that raised an error; no values, which may be secret."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
 class Failures:

@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from cuscuta import limits
+from cuscuta.errors import CuscutaError
 
 
 class Finisher:
@@ -31,7 +32,10 @@ class Finisher:
         """Start something small that nobody waits for; not bounded by room, but awaited by `drained`."""
 
         async def quiet() -> bool:
-            await work
+            try:
+                await work
+            except CuscutaError:
+                return False  # a message that is left alone comes again after ack-wait
             return True
 
         self._launch(uid, quiet(), bounded=False)

@@ -2,11 +2,13 @@
 
 Stop order: no new pull; seats finish the item in hand, hand back the rest and return their accounts; the heartbeat is
 taken down; writes on their way are awaited and finished jobs settled; background tasks end; connections close. Seats
-get `halt_grace_s`, the writes a third of it.
+get two thirds of `halt_grace_s`, the writes a third.
 """
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from cuscuta import health, service
 from cuscuta.broker import Bus
@@ -14,6 +16,7 @@ from cuscuta.broker.assets import await_ready
 from cuscuta.clock import wait_for_event
 from cuscuta.db import Database, Leases, Vault
 from cuscuta.db.vault import VaultError
+from cuscuta.errors import CuscutaError
 from cuscuta.service import Process
 from worker.ending import settle_if_done
 from worker.failures import Failures
@@ -86,15 +89,15 @@ async def _run(
         heartbeat = Heartbeat(process, bus, seats, state)
         kit.jobs.on_end = _Ending(seats)
         duties = (
-            kit.leaser.hand_out(),
-            kit.leaser.renew(),
-            kit.jobs.follow(),
-            kit.holds.tick(),
-            kit.failures.flush_for_ever(),
-            _watch_database(process, database, state),
-            heartbeat.beat(),
+            kit.leaser.hand_out,
+            kit.leaser.renew,
+            kit.jobs.follow,
+            kit.holds.tick,
+            kit.failures.flush_for_ever,
+            partial(_watch_database, process, database, state),
+            heartbeat.beat,
         )
-        tasks = [background.create_task(duty) for duty in duties]
+        tasks = [background.create_task(_tireless(kit, duty)) for duty in duties]
         try:
             async with asyncio.TaskGroup() as working:
                 running = [working.create_task(seat.run()) for seat in seats]
@@ -103,13 +106,23 @@ async def _run(
                 kit.jobs.poke()
                 for seat in seats:
                     seat.halting()
-                await asyncio.wait(running, timeout=settings.halt_grace_s)
+                await asyncio.wait(running, timeout=settings.halt_grace_s * 2 / 3)
                 for task in running:
                     task.cancel()
         finally:
             await asyncio.shield(_wind_up(kit, heartbeat, settings.halt_grace_s / 3))
             for task in tasks:
                 task.cancel()
+
+
+async def _tireless(kit: Kit, duty: Callable[[], Awaitable[None]]) -> None:
+    """A background duty, begun again when JetStream refuses something or a record is not ours."""
+    while not kit.halt.is_set():
+        try:
+            await duty()
+        except CuscutaError as error:
+            kit.log.error("a duty failed; it goes on", cause=str(error))
+            await kit.bus.clock.sleep(1.0)
 
 
 async def _watch_seats(process: Process, seats: list[asyncio.Task[None]]) -> None:

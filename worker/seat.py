@@ -10,7 +10,7 @@ from cuscuta.broker.pull import Pulled
 from cuscuta.clock import wait_for_event
 from cuscuta.db import Lease
 from cuscuta.db.leases import Return
-from cuscuta.errors import BrokerUnavailable
+from cuscuta.errors import BrokerUnavailable, CuscutaError
 from cuscuta.model import ChunkBody, DeadChunk, RecordError, decode
 from cuscuta.spans import Span
 from worker import choice, pieces
@@ -51,6 +51,9 @@ class Seat:
                 account = self.account = Account(lease, kit.upstream, kit.leaser, kit.settings, kit.bus.clock)
                 try:
                     how = await self._serve(account)
+                except CuscutaError as error:  # refused by JetStream, or a record that is not ours
+                    kit.log.error("a seat begins anew", cause=str(error))
+                    await kit.bus.clock.sleep(1.0)
                 finally:
                     self.account, self.doing = None, "idle"
                     await asyncio.shield(self._leave(account, how))
@@ -74,6 +77,8 @@ class Seat:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HALT_GRACE_S if self._kit.halt.is_set() else 5):
                 await account.forget(lambda uid: False)
+        if account.aborted:  # until the upstream has surely done with the call that was cut off
+            how = how._replace(rest_s=max(how.rest_s, self._kit.settings.item_timeout_s))
         await self._kit.leaser.give_back(account.lease, how)
 
     def halting(self) -> None:
@@ -84,7 +89,7 @@ class Seat:
     def ended(self, uid: str) -> None:
         """A job ended: if it is the one in hand, stop at once."""
         if self.account and self.doing.startswith(uid):
-            self.account.cut(0.0)
+            self.account.cut_pauses()
 
     async def _serve(self, account: Account) -> Return:
         """Work with an account until it must be given back."""
@@ -124,6 +129,8 @@ class Seat:
             job.dry_until = clock.monotonic() + (GONE_S if pulled.gone else DRY_S)
             if pulled.gone:
                 kit.jobs.doubt()
+            else:
+                await settle_if_done(kit, job)
             if kit.halt.is_set():
                 return nothing
         waiting = kit.jobs.in_order()
@@ -224,6 +231,7 @@ class Seat:
         self._kit.finisher.soon(subjects.parse_uid(delivery.subject), self._return(delivery))
 
     async def _return(self, delivery: Delivery) -> None:
+        # Its pull was left a moment ago, so ack-wait has just begun.
         if piece := await self._take(delivery, self._kit.bus.clock.monotonic()):
             await put_back(self._kit, piece, piece.name.span, piece.attempts)
 

@@ -54,12 +54,18 @@ async def _let_out(bus: Bus, tag: JobTag, plan: list[Span], todo: list[Span]) ->
     uid, essential = tag.uid, tag.essential
     names = [ChunkName(uid, span, 1) for span in todo]
     body = ChunkBody(uid, essential.catalogue, essential.target)
-    first, rest = names[:BATCH_MESSAGES], names[BATCH_MESSAGES:]
     again = tag.status is JobStatus.PENDING  # mended: results may be stored that no chunk tells of
-    fresh_until = await bus.work.publish_chunks(first, body, essential.traceparent)
-    if rest:  # a very long job: workers start on the first batch while the others go out
-        await _join(bus, tag, 0 if again else fresh_until)
-        fresh_until = await bus.work.publish_chunks(rest, body, essential.traceparent)
+    fresh_until = 0
+    for i in range(0, len(names), BATCH_MESSAGES):
+        if i:  # a very long job: workers start on the first batch while the others go out, unless it has ended
+            current = await bus.tags.get(uid)
+            if current is None or current.status.terminal:
+                return await _undo(bus, uid, current)
+        if i == BATCH_MESSAGES:
+            await _join(bus, tag, fresh_until)
+        last = await bus.work.publish_chunks(names[i : i + BATCH_MESSAGES], body, essential.traceparent)
+        again = again or not last
+        fresh_until = 0 if again else last
 
     def edit(current: JobTag) -> bool:
         if current.status is JobStatus.QUEUEING:
@@ -72,8 +78,10 @@ async def _let_out(bus: Bus, tag: JobTag, plan: list[Span], todo: list[Span]) ->
     after = await bus.tags.change(uid, edit)
     if after is None or after.status.terminal:
         return await _undo(bus, uid, after)
-    await _join(bus, tag, 0 if again else fresh_until)
-    if rest or not names:  # everything may have been done before the tag said that all is out
+    await _join(bus, tag, fresh_until)
+    if (
+        len(names) != len(plan) or len(names) > BATCH_MESSAGES
+    ):  # everything may have been done before the tag said that all is out
         await settle(bus, uid)
     await bus.event(uid, "admitted", JobStatus.PENDING)
     return True

@@ -94,9 +94,13 @@ async def ensure(broker: Broker, settings: Settings) -> None:
             await broker.insist(lambda: _make(broker, config))  # noqa: B023 - awaited before the loop goes on
         except BrokerRefused as error:
             raise Misconfigured(f"stream {name} stands with another configuration: {error}") from error
+    await broker.insist(lambda: ensure_admission(broker))
+
+
+async def ensure_admission(broker: Broker) -> None:
+    """Make the admission consumers; harmless if they stand."""
     for priority, consumer in subjects.ADMISSION_CONSUMERS.items():
-        filter_subject = subjects.admit_all(priority)
-        await broker.insist(lambda: make_consumer(broker, consumer, filter_subject, ADMISSION_ACK_WAIT_S, -1))  # noqa: B023
+        await make_consumer(broker, consumer, subjects.admit_all(priority), ADMISSION_ACK_WAIT_S, -1)
 
 
 async def _make(broker: Broker, config: dict[str, Any]) -> None:

@@ -108,6 +108,8 @@ class Catalogues:
             items = await self._page(content, page)
             found += items[max(0, span.start - first) : span.stop - first]
             page += 1
+        if len(found) != span.size:
+            raise CatalogueMissing(f"catalogue {content} lacks items of {span}")
         return found
 
     async def _page(self, content: str, page: int) -> list[Item]:

@@ -29,7 +29,8 @@ _BY_CODE: dict[int, type[errors.BrokerRefused]] = {
     10054: errors.TooLarge,
 }
 _FULL = 10077
-_LEADERLESS = frozenset({10008, 10009, 10118})  # the cluster has no leader for it at the moment
+# no leader at the moment; a batch torn by a restart; more open batches than the server takes at once
+_PASSING = frozenset({10008, 10009, 10118, 10176, 10210})
 NOT_FOUND = frozenset({10014, 10037, 10059})  # consumer, message, stream
 
 
@@ -38,7 +39,7 @@ def refused(error: dict[str, Any]) -> errors.CuscutaError:
     code, text = int(error.get("err_code", error.get("code", 0))), str(error.get("description", ""))
     if code == _FULL:
         return (errors.Standing if _PER_SUBJECT in text else errors.QueueFull)(code, text)
-    if code in _LEADERLESS:
+    if code in _PASSING:
         return errors.BrokerUnavailable(text)
     return _BY_CODE.get(code, errors.BrokerRefused)(code, text)
 
@@ -52,7 +53,7 @@ class Broker:
         self._settings, self.clock, self._log, self._name = settings, clock, log, name
         self.nc = Client()
         self.connected = asyncio.Event()
-        self._closing = False
+        self._closing = self._said = False
         self._inbox, self._asked = "", 0
         self._answers: dict[str, asyncio.Future[Msg]] = {}
 
@@ -97,6 +98,9 @@ class Broker:
         self.connected.set()
 
     async def _error(self, error: Exception) -> None:
+        if not self._inbox and not self._said:  # nats-py tries for ever by itself, and says so only here
+            self._said = True
+            self._log.warning("waiting for NATS", url=_public(self._settings.nats_url), cause=type(error).__name__)
         self._log.debug("nats client", cause=str(error) or type(error).__name__)
 
     async def close(self) -> None:
@@ -126,8 +130,8 @@ class Broker:
         answer = self._answers[token] = asyncio.get_running_loop().create_future()
         try:
             with translated(f"request {subject[:40]}"):
-                await self.nc.publish(subject, payload, reply=f"{self._inbox}.{token}", headers=headers)
                 async with asyncio.timeout(timeout):
+                    await self.nc.publish(subject, payload, reply=f"{self._inbox}.{token}", headers=headers)
                     msg: Msg = await answer
         finally:
             del self._answers[token]

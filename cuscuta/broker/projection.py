@@ -125,6 +125,11 @@ class Projection:
         else:
             self._open[row.uid] = row
 
+    def take_new(self, tag: JobTag) -> None:
+        """Let a tag count that this replica has just written, unless a later one of the job is in already."""
+        if tag.uid not in self._rows:
+            self.take(tag)
+
     def prune(self) -> None:
         """Drop rows whose retention is over, and the oldest ended ones past the limit."""
         now = self._clock.wall()

@@ -112,7 +112,8 @@ class Puller:
         self._heard = clock.monotonic()
         with self._opened(1) as pull:
             try:
-                options = {"expires": int(seconds * _NS), "idle_heartbeat": int(HEARTBEAT_S * _NS)}
+                beat = min(HEARTBEAT_S, seconds / 3)  # the server takes at most half of the time asked for
+                options = {"expires": int(seconds * _NS), "idle_heartbeat": int(beat * _NS)}
                 await self._ask(pull, stream, consumer, options)
             except BrokerUnavailable:
                 pull.gone = True

@@ -85,11 +85,11 @@ async def tidy(bus: Bus, tag: JobTag) -> None:
     await bus.work.purge(subjects.chunks_of(uid))
     await bus.work.drop_job_consumer(uid)
     await bus.active_bucket.purge(uid)
+    await bus.announce("ended", uid)  # before the lane goes on: nobody polls for this one when the next one starts
     await bus.work.purge(subjects.admit(essential.priority, uid))
     if essential.lane:
         await release_lane(bus, essential.lane, uid)
     await bus.event(uid, str(tag.status), tag.status)
-    await bus.announce("ended", uid)
 
 
 async def release_lane(bus: Bus, lane: str, uid: str) -> None:
@@ -98,7 +98,8 @@ async def release_lane(bus: Bus, lane: str, uid: str) -> None:
     while head:
         tag = await bus.tags.get(head.uid)
         if tag and not tag.status.terminal:
-            await bus.work.admit_if_head(head.uid, lane)
+            if tag.status is JobStatus.QUEUEING:
+                await bus.work.admit_if_head(head.uid, lane)
             await bus.announce("submitted", head.uid)
             return
         head = await bus.work.leave_lane(lane, head.uid)

@@ -7,7 +7,7 @@ from cuscuta.model import Essential, JobStatus, JobTag, Queue
 
 
 async def submit(bus: Bus, uid: str, essential: Essential, *, named: bool = False) -> JobTag:
-    """Accept a job, or find it accepted already. Raises InputError (409) if the uid names a job with another body, QueueFull.
+    """Accept a job, or find it accepted already. Raises InputError (409) for a uid with another body, QueueFull.
 
     A `named` uid comes from an Idempotency-Key and may have been a job's before, whose retention is over: what that
     one left is removed before the new one begins.

@@ -78,14 +78,17 @@ class Work:
 
     async def head(self, lane: str) -> Waiting | None:
         """The job whose turn it is in a lane."""
-        found = await self.first(subjects.lane_all(lane))
-        if found is None:
-            return None
-        _, uid = subjects.parse_lane(found.subject)
-        try:
-            return Waiting(uid, decode(found.data, Waiting).priority)
-        except RecordError:  # published by hand; the subject says enough
-            return Waiting(uid, Priority.NORMAL)
+        while found := await self.first(subjects.lane_all(lane)):
+            try:
+                _, uid = subjects.parse_lane(found.subject)
+            except ValueError:
+                await self.purge(found.subject)  # put there by hand, and in everybody's way
+                continue
+            try:
+                return Waiting(uid, decode(found.data, Waiting).priority)
+            except RecordError:  # published by hand; the subject says enough
+                return Waiting(uid, Priority.NORMAL)
+        return None
 
     async def admit_if_head(self, uid: str, lane: str) -> None:
         """Send a job to admission if it is its lane's turn; closes the gap between a release and a late entry."""
@@ -111,7 +114,7 @@ class Work:
 
         Returns the sequence of the last one, 0 if some stood.
         """
-        sequence = 0
+        sequence, stood = 0, False
         headers = {"traceparent": traceparent} if traceparent else {}
         payload = encode(body)
         names = iter(chunks)
@@ -120,10 +123,10 @@ class Work:
             try:
                 sequence = await publish_batch(self._broker, messages)
             except Standing:  # an earlier try got further than we knew
-                sequence = 0
+                stood = True
                 for subject, data, more in messages:
                     await self.put(subject, data, more)
-        return sequence
+        return 0 if stood else sequence
 
     async def queued(self, uid: str) -> list[ChunkName]:
         """The chunks of a job that wait or are held, from the leader."""

@@ -24,26 +24,35 @@ class Client:
 
     def call(self, method: str, path: str, **options: Any) -> Any:
         """A request; its decoded answer. Raises ClickException with what the problem document says."""
-        try:
+        with self._translated():
             response = self._http.request(method, path, **options)
-        except httpx.ConnectError:
-            raise click.ClickException(
-                f"nothing answers at {self.url}. Start it with `cuscuta up`, or set --url or CUSCUTA_URL."
-            ) from None
-        except httpx.HTTPError as error:
-            raise click.ClickException(f"{self.url}: {type(error).__name__}: {error}") from None
         if response.is_error:
             raise click.ClickException(_problem(response))
-        return response.json() if response.content else None
+        try:
+            return response.json() if response.content else None
+        except ValueError:
+            raise click.ClickException(f"{self.url} answered something that is not JSON: is it Cuscuta?") from None
 
     @contextmanager
     def lines(self, path: str) -> Iterator[Iterator[str]]:
         """A streamed answer, line by line."""
-        with self._http.stream("GET", path, headers={"accept": "application/x-ndjson"}) as response:
+        headers = {"accept": "application/x-ndjson"}
+        with self._translated(), self._http.stream("GET", path, headers=headers) as response:
             if response.is_error:
                 response.read()
                 raise click.ClickException(_problem(response))
             yield response.iter_lines()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.ConnectError:
+            raise click.ClickException(
+                f"nothing answers at {self.url}. Start it with `cuscuta up`, or set --url or CUSCUTA_URL."
+            ) from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise click.ClickException(f"{self.url}: {type(error).__name__}: {error}") from None
 
 
 def _problem(response: httpx.Response) -> str:

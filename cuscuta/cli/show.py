@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-console = Console(width=None if sys.stdout.isatty() else 240)  # a pipe has no width: nothing is cut off for it
+console = Console(width=None if sys.stdout.isatty() else 240)  # a pipe has no width: room for long rows
 messages = Console(stderr=True)
 
 

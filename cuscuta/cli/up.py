@@ -15,6 +15,14 @@ from cuscuta.cli import show
 from cuscuta.cli.client import Client
 from cuscuta.embedded.nats import EmbeddedError
 from cuscuta.embedded.stack import Stack
+from cuscuta.health import listen
+from cuscuta.settings import SettingsError, load
+
+# What `up` decides itself, so that its parts meet at the servers that it starts.
+_OURS = frozenset(
+    f"CUSCUTA_{name}"
+    for name in ("URL", "NATS_URL", "POSTGRES_URL", "SECRET_KEYS", "ENTRY_PORT", "ENTRY_HOST", "PORT_FILE")
+)
 
 
 def say(part: str, line: str) -> None:
@@ -41,7 +49,7 @@ def run(main: Coroutine[Any, Any, int]) -> int:
 
     async def guarded() -> int:
         task = asyncio.ensure_future(main)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, _once(task))
         try:
             return await task
@@ -50,8 +58,16 @@ def run(main: Coroutine[Any, Any, int]) -> int:
 
     try:
         return asyncio.run(guarded())
-    except* EmbeddedError as errors:
+    except* (EmbeddedError, click.ClickException, TimeoutError) as errors:
         raise click.ClickException(_first(errors)) from None
+
+
+def check_port(port: int) -> None:
+    """Refuse a port that somebody listens on already."""
+    try:
+        listen("127.0.0.1", port).close()
+    except OSError as error:
+        raise click.ClickException(f"{error.strerror}. Choose another one with --port.") from None
 
 
 def _once(task: "asyncio.Future[int]") -> Any:
@@ -69,7 +85,7 @@ def _once(task: "asyncio.Future[int]") -> Any:
 def _first(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return str(error)
+    return error.message if isinstance(error, click.ClickException) else str(error) or "it took too long"
 
 
 async def until_ready(client: Client, stack: Stack) -> None:
@@ -93,24 +109,30 @@ async def until_ready(client: Client, stack: Stack) -> None:
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Data folder; default: the user's own.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port of the REST API.")
 @click.option("--workers", type=click.IntRange(0, 64), default=2, show_default=True, help="Worker processes.")
-@click.option(
-    "--seats", type=click.IntRange(1, 256), default=4, show_default=True, help="Accounts a worker works with."
-)
-@click.option("--upstream", default=lambda: os.environ.get("CUSCUTA_UPSTREAM", ""), help="The adapter.")
-def up(data: Path | None, port: int, workers: int, seats: int, upstream: str) -> None:
+@click.option("--seats", type=click.IntRange(1, 256), help="Accounts a worker works with; default: the setting, or 4.")
+@click.option("--upstream", help="The adapter; default: the setting.")
+def up(data: Path | None, port: int, workers: int, seats: int | None, upstream: str | None) -> None:
     """Run NATS, PostgreSQL, entry, workers and reaper on this box. Data survive restarts.
 
-    Other CUSCUTA_* settings of the environment reach every part.
+    Other CUSCUTA_* settings, of the environment or the CUSCUTA_CONFIG file, reach every part.
     """
     folder = (data or Path(platformdirs.user_data_path("cuscuta"))).resolve()
-    if workers and not upstream:
+    check_port(port)
+    passed = {key: value for key, value in os.environ.items() if key.startswith("CUSCUTA_") and key not in _OURS}
+    if seats is not None:
+        passed["CUSCUTA_SEATS"] = str(seats)
+    if upstream is not None:
+        passed["CUSCUTA_UPSTREAM"] = upstream
+    try:
+        settings = load(passed)
+    except SettingsError as error:
+        raise click.ClickException("\n".join(error.faults)) from None
+    if workers and not settings.upstream:
         show.messages.print(
             "[yellow]no adapter is set, so no worker starts. Set --upstream or CUSCUTA_UPSTREAM; see docs/upstreams.md."
         )
         workers = 0
-    passed = {key: value for key, value in os.environ.items() if key.startswith("CUSCUTA_") and key != "CUSCUTA_URL"}
-    env = {"CUSCUTA_LOG_FORMAT": "console", **passed, "CUSCUTA_UPSTREAM": upstream, "CUSCUTA_SEATS": str(seats)}
-    env.pop("CUSCUTA_ENTRY_PORT", None)
+    env = {"CUSCUTA_LOG_FORMAT": "console", **passed}
     stack = Stack(folder, say, workers=workers, port=port, secret_key=secret_key(folder), env=env)
     raise SystemExit(run(_up(stack)))
 

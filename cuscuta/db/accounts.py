@@ -49,7 +49,9 @@ class Accounts:
 
     async def save(self, accounts: Sequence[tuple[str, str]]) -> tuple[int, int]:
         """Store (email, password) pairs; (added, changed). A new password clears the saved token and the error."""
-        sealed = [(email, self._vault.seal(password)) for email, password in accounts]
+        sealed = [
+            (email, self._vault.seal(password)) for email, password in sorted(accounts)
+        ]  # one order for all: no deadlock
         rows = await self._db.rows(
             """
             INSERT INTO account_table (account_email, account_password)

@@ -21,11 +21,11 @@ MIGRATION_LOCK = 0x43_55_53_43  # "CUSC"; any number that nothing else in this d
 _GONE = (
     OSError,
     TimeoutError,
-    asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # the connection ended while a statement was being prepared
-    asyncpg.OperatorInterventionError,  # terminated by an administrator, or starting up and shutting down
-    asyncpg.TooManyConnectionsError,
+    # Whatever the server says: starting up, shutting down, read-only after a fail-over, deadlock, disk full. A caller
+    # can do no better than to try again or to report it, and no answer of PostgreSQL's may end a process.
+    asyncpg.PostgresError,
 )
 
 
@@ -51,7 +51,7 @@ class Database:
                     timeout=5,
                 )
                 return
-            except (*_GONE, asyncpg.PostgresError) as error:
+            except _GONE as error:
                 tries += 1
                 if tries in (1, 10) or tries % 60 == 0:
                     self._log.warning("waiting for PostgreSQL", cause=str(error) or type(error).__name__)
@@ -179,4 +179,4 @@ def _translated() -> Any:
     try:
         yield
     except _GONE as error:
-        raise DatabaseUnavailable(f"PostgreSQL: {error or type(error).__name__}") from error
+        raise DatabaseUnavailable(f"{type(error).__name__}: {error}") from error

@@ -1,7 +1,10 @@
 """nats-server from the wheel, as a child process on loopback."""
 
+import contextlib
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -41,6 +44,7 @@ class Nats:
     def start(self) -> None:
         """Start and wait until it listens. Raises EmbeddedError with the end of its log."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._end_leftover()
         for old in self.folder.glob("*.ports"):
             old.unlink()
         config = self.folder / "nats.conf"
@@ -48,6 +52,7 @@ class Nats:
         config.write_text(
             f"listen: 127.0.0.1:{self.port or -1}\n"
             f"ports_file_dir: {json.dumps(str(self.folder))}\n"
+            f"pid_file: {json.dumps(str(self.folder / 'nats.pid'))}\n"
             f"jetstream {{ store_dir: {store}, sync_interval: {self._sync} }}\n{self._extra}\n"
         )
         with (self.folder / "nats.log").open("ab") as log:
@@ -63,6 +68,17 @@ class Nats:
             time.sleep(0.01)
         self.stop()
         raise EmbeddedError("nats-server did not start:\n" + (self.folder / "nats.log").read_text()[-2000:])
+
+    def _end_leftover(self) -> None:
+        """A server whose supervisor was killed still holds the folder: end it before starting anew."""
+        with contextlib.suppress(OSError, ValueError):
+            pid = int((self.folder / "nats.pid").read_text())
+            if str(self.folder).encode() not in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return  # the number has gone to somebody else's process
+            os.kill(pid, signal.SIGKILL)  # nothing acknowledged is lost [nats §7]
+            until = time.monotonic() + START_S
+            while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
+                time.sleep(0.02)
 
     def kill(self) -> None:
         """kill -9, as a crash would."""

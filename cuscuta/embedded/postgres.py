@@ -104,7 +104,7 @@ class Postgres:
     def _running(self) -> bool:
         with contextlib.suppress(OSError, ValueError):
             pid = int((self._data / "postmaster.pid").read_text().split("\n")[0])
-            return "postgres" in Path(f"/proc/{pid}/comm").read_text()
+            return str(self._data).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
         return False
 
     def _end_old(self) -> None:

@@ -34,7 +34,7 @@ class Stack:
         self.nats = Nats(folder / "nats", _kept_port(folder / "nats"), sync_always=durable)
         self.postgres = Postgres(folder / "postgres", _kept_port(folder / "postgres"), fast=not durable)
         self.parts: list[Part] = []
-        self.failed: asyncio.Future[str] | None = None
+        self.killed = False  # whether somebody killed a part on purpose, as `demo --kill` does
 
     @property
     def url(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 STOP_S = 20.0  # a part gets this long to stop; the worker's own grace is 15 s
+_PARTS = (b"entry.run", b"worker.run", b"reaper.run", b"worker.upstream.")
 _RESTART_S = (0.2, 5.0)  # first and longest wait before a part is started again
 
 Say = Callable[[str, str], None]  # (part, line)
@@ -37,6 +38,11 @@ class Part:
             wait = _RESTART_S[0] if time.monotonic() - began > 10 else min(_RESTART_S[1], wait * 2)
             self._say(self.name, f"died (exit code {code}); starting it again in {wait:.1f} s")
             await asyncio.sleep(wait)
+            if self._ending():
+                return
+
+    def _ending(self) -> bool:
+        return self._stopping
 
     async def _once(self) -> int:
         self.process = await asyncio.create_subprocess_exec(
@@ -96,6 +102,7 @@ def end_leftovers(folder: Path) -> None:
     with contextlib.suppress(OSError, ValueError):
         for pid in json.loads((folder / "parts.json").read_text()):
             with contextlib.suppress(OSError):
-                if b"-m" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                line = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if any(name in line for name in _PARTS):  # else the number has gone to somebody else's process
                     os.kill(pid, signal.SIGTERM)
         (folder / "parts.json").unlink()

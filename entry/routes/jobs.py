@@ -41,7 +41,7 @@ async def submit_job(
         essential = requests.essential(data, name, context.clock)
         uid = uid_from("idempotency", idempotency_key) if idempotency_key else new_uid(context.clock.wall())
         tag = await submit(bus, uid, essential, named=idempotency_key is not None)
-    context.projection.take(tag)
+    context.projection.take_new(tag)
     url = f"/jobs/{tag.uid}"
     body = views.Accepted(tag.uid, tag.status, url, f"{url}/results")
     return Response(body, headers={"Location": url})
@@ -71,7 +71,7 @@ async def cancel_job(context: Context, uid: str) -> views.JobView:
     tag = await find(context, uid)
     if not tag.status.terminal:
         tag = await close(context.bus, uid, JobStatus.CANCELLED) or tag
-        context.projection.take(tag)
+        context.projection.hint()
     return views.job(tag, [], None, context.clock.wall())
 
 

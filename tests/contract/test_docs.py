@@ -1,16 +1,20 @@
 """What the documents say and what the code does are compared, not believed."""
 
+import asyncio
 import re
 import tomllib
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
-from cuscuta import limits
+from cuscuta import errors, limits, settings
+from cuscuta.model import Item
 from cuscuta.transitions import ACCOUNT, JOB
 from worker.upstream.declarative import Declarative
-from worker.upstream.protocol import Upstream
+from worker.upstream.protocol import Session, Target, Upstream
 from worker.upstream.schema import MEANS, read
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -58,7 +62,30 @@ def test_the_documented_class_is_an_adapter() -> None:
     made = scope["Rhythm"]
     assert isinstance(made, type)
     assert issubclass(made, Upstream)
-    assert len([line for line in code.splitlines() if line.strip() and "import" not in line]) <= 21  # "about 20 lines"
+    adapter = made()
+    asyncio.run(_use(adapter))
+    assert len([line for line in code.splitlines() if line.strip() and "import" not in line]) <= 23  # "about 20 lines"
+
+
+async def _use(adapter: Any) -> None:
+    """The documented class against an answering function, as a worker would use it."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/session":
+            return httpx.Response(200 if b"right" in request.content else 401, json={"token": "t0k"})
+        status = {"none": 404, "busy": 429, "down": 503}.get(request.url.params["song"], 200)
+        return httpx.Response(status, json={"score": [request.headers["x-token"], request.url.params["player"]]})
+
+    adapter.http = httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="https://x.example")
+    session = Session(email="a", password="right")
+    await adapter.log_in(session)
+    assert await adapter.poll(session, Target("a/b"), Item("song")) == ["t0k", "a/b"]
+    for item, kind in (("none", errors.ItemNotFound), ("busy", errors.Throttled), ("down", errors.UpstreamUnavailable)):
+        with pytest.raises(kind):
+            await adapter.poll(session, Target("a"), Item(item))
+    with pytest.raises(errors.AuthenticationFailed):
+        await adapter.log_in(Session(email="a", password="wrong"))
+    await adapter.http.aclose()
 
 
 def test_every_meaning_is_documented() -> None:
@@ -76,3 +103,7 @@ def test_links_between_documents_lead_somewhere() -> None:
     for page in [*DOCS.glob("*.md"), *DOCS.parent.glob("*.md")]:
         for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_the_configuration_page_lists_every_setting() -> None:
+    assert settings.table() in (DOCS / "configuration.md").read_text(), "run: python -m cuscuta.settings"

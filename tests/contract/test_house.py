@@ -161,3 +161,18 @@ def test_bus_names_are_as_the_docs_show_them() -> None:
     for asset in (subjects.work_stream(), subjects.EVENTS_STREAM, subjects.DEAD_STREAM, subjects.TAGS, subjects.ACTIVE,
                   subjects.RESULTS, subjects.WORKERS, subjects.CATALOGUES):  # fmt: skip
         assert f"`{asset}`" in shown
+
+
+def test_values_need_the_standard_library_and_msgspec_only() -> None:
+    values = ("limits", "errors", "uids", "backoff", "spans", "model", "transitions", "settling", "subjects")
+    for module in values:
+        for node in ast.walk(ast.parse((ROOT / "cuscuta" / f"{module}.py").read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+                if node.module == "cuscuta":
+                    names = [f"cuscuta.{a.name}" for a in node.names]
+            for name_ in names:
+                top, _, rest = name_.partition(".")
+                allowed = top in sys.stdlib_module_names and top != "asyncio"
+                assert allowed or top == "msgspec" or rest in values, f"{module} imports {name_}"

@@ -79,6 +79,7 @@ async def test_errors_are_clear_and_without_traceback(make_house: MakeHouse) -> 
     assert "PUT /catalogues" in run("jobs", "submit", "p", "none", env=env, code=1)
     assert "there is no job" in run("jobs", "show", "nobody", env=env, code=1)
     assert "cuscuta up" in run("jobs", "list", env={"CUSCUTA_URL": f"http://127.0.0.1:{free_port()}"}, code=1)
+    assert "cuscuta up" in run("jobs", "results", "x", env={"CUSCUTA_URL": f"http://127.0.0.1:{free_port()}"}, code=1)
     assert "KEY=VALUE" in run("jobs", "list", "--label", "x", env=env, code=2)
     assert "no such option" in run("jobs", "list", "--statsu", "x", env=env, code=2).lower()
     run("accounts", "remove", "1", env=env, text="n\n", code=130)
@@ -118,7 +119,8 @@ def test_the_demo_reaches_its_ratio() -> None:
     assert (report["items"], report["missing"], report["polls"]) == (400, 0, 400)
     assert report["single_seconds"] == 8.0
     assert report["ideal_seconds"] == 1.2
-    assert report["seconds"] < report["single_seconds"]
+    assert report["ratio"] == pytest.approx(report["seconds"] / 1.2, abs=0.01)
+    assert report["ratio"] < 3  # the benchmark `policies` says how good it is; a loaded machine must not fail this
 
 
 def test_the_demo_shows_a_table_and_one_line() -> None:
@@ -130,7 +132,10 @@ def test_the_demo_shows_a_table_and_one_line() -> None:
 
 
 def test_the_demo_survives_a_kill() -> None:
-    report = json.loads(run("demo", "--json", "--kill", "--items", "600").strip().splitlines()[-1])
+    command = [sys.executable, "-m", "cuscuta", "demo", "--json", "--kill", "--items", "600"]
+    done = subprocess.run(command, env=clean_env(), capture_output=True, text=True, timeout=150, check=True)
+    assert "kill -9 of worker-1" in done.stderr
+    report = json.loads(done.stdout.strip().splitlines()[-1])
     assert report["missing"] == 0
     assert report["items"] == 600
     assert 600 <= report["polls"] < 660  # only what the dead worker held and had not stored

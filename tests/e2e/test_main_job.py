@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from datetime import UTC, datetime, timedelta
 
 from cuscuta import spans, subjects
 from cuscuta.model import ChunkBody, encode
@@ -9,7 +10,7 @@ from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 from tests.conftest import MakeHouse
 from tests.support import checks
-from tests.support.house import House
+from tests.support.house import REFERENCE, House
 from tests.support.wait import until
 
 
@@ -94,15 +95,57 @@ async def test_a_million_items_start_at_once(make_house: MakeHouse) -> None:
     await h.done(uid, 10)
     await h.done(uid, 100)
     assert worker.rss_bytes() - before < 40 << 20
-    calls = (await h.world())["calls"]
-    admitted = (await h.job(uid))["admitted_at"]
-    job = await h.call("DELETE", f"/jobs/{uid}")
-    assert job["status"] == "cancelled"
-    assert admitted is not None
-    assert len(calls) >= 100
-    first_seen = min(c[3] for c in calls)
-    assert first_seen > 0
+    world = await h.world()
+    first = datetime.now(UTC) - timedelta(seconds=world["now"] - min(call[3] for call in world["calls"]))
+    admitted = datetime.fromisoformat((await h.job(uid))["admitted_at"])
+    # Chunks go out in several batches and the tag says "admitted" after the last: polling began before that.
+    assert first - admitted < timedelta(seconds=1)
+    assert (await h.call("DELETE", f"/jobs/{uid}"))["status"] == "cancelled"
     await checks.nothing_left(h)
+
+
+async def test_a_job_is_divided_by_the_seats_alive_now(make_house: MakeHouse) -> None:
+    """No seat alive: the default; three alive: three."""
+    h = await make_house(default_seats="5")
+    await h.upstream(accounts=3, latency_ms=1)
+    await h.entry()
+    await h.reaper()
+    await h.catalogue(240)
+    first = await h.submit("player 1")
+    await until(lambda: _active(h, 1), 10, "the job is admitted")
+    assert (await h.job(first))["seats"] == 5
+    await h.worker(seats="3")
+    await h.accounts(3)
+    await h.seats(3)
+    second = await h.submit("player 2", policy="window")
+    job = await h.ended(second)
+    assert (job["seats"], job["chunks"]) == (3, 3)
+    await h.ended(first)
+
+
+async def test_an_account_keeps_its_allowance_with_several_calls_at_once(make_house: MakeHouse) -> None:
+    """rate_per_s holds whatever the concurrency, across leases and logins; the upstream counts every second."""
+    h = await make_house()
+    adapter = h.folder / "paced.toml"
+    adapter.write_text(REFERENCE.read_text().replace("concurrency = 1", "concurrency = 3\nrate_per_s = 20"))
+    await h.upstream(accounts=2, latency_ms=80, rate=20)
+    await h.entry()
+    await h.reaper()
+    worker = await h.worker(seats="2", upstream=str(adapter))
+    await h.accounts(2)
+    items = await h.catalogue(160)
+    await h.seats(2)
+    uid = await h.submit()
+    await h.done(uid, 60)
+    await h.worker(seats="2", upstream=str(adapter))
+    worker.stop()
+    await h.ended(uid)
+    await checks.complete(h, uid, "player 1", items)
+    world = await h.world()
+    assert world["over_rate"] == 0
+    assert world["counts"].get("status_429", 0) == 0
+    assert world["overlaps"] > 0  # several at once, as the adapter allows
+    assert set((await checks.polls(h, "player 1")).values()) == {1}
 
 
 async def test_a_reinjected_chunk_changes_nothing(make_house: MakeHouse) -> None:
@@ -162,7 +205,7 @@ async def test_an_idle_fleet_picks_a_job_up_at_once(make_house: MakeHouse) -> No
 
 async def test_children_that_fail_in_any_way_end_the_job(make_house: MakeHouse) -> None:
     """An adapter that raises, returns what JSON cannot say, or never returns: terminal, span listed (FIELD 2, 13)."""
-    for kind in ("Raises", "Unserialisable", "Hangs"):
+    for kind in ("Raises", "Unserialisable", "Hangs", "Cancels"):
         h = await make_house(
             upstream=f"tests.support.adapters:{kind}", max_attempts="2", max_deliver="3", item_timeout_s="0.3",
             transient_retries="0",

@@ -96,6 +96,10 @@ async def test_wrong_password_names_the_account_not_the_password(make_house: Mak
     await h.ended(uid)
     job = await h.job(uid)
     assert job["status"] == "completed"
+    blamed = next(f for f in job["failures"] if f["type"] == "AccountFailed")
+    bad = next(a for a in await h.call("GET", "/accounts") if a["email"] == "bad@example.com")
+    assert blamed["account"] == bad["id"]
+    assert "login refused" in bad["last_error"]
     text = str(job) + str(await h.call("GET", "/accounts")) + "".join(p.text() for p in h.procs)
     assert "hunter2-secret" not in text
     assert "password-1" not in "".join(p.text() for p in h.procs)

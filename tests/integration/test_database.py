@@ -180,3 +180,37 @@ async def test_a_terminated_backend_is_unavailable_then_fine(db: Database) -> No
     )
     await admin.close()
     assert await db.insist(db.ping) is None or await db.ping() is None
+
+
+async def test_a_rate_that_an_operator_sets_on_a_held_account_stays(accounts: Accounts, leases: Leases) -> None:
+    await accounts.save([("a@x", "p")])
+    (lease,) = await leases.acquire("w", 1)
+    await accounts.set_rate(lease.account, 0)
+    await leases.give_back(lease, Return(1.0))
+    shown = await accounts.get(lease.account)
+    assert shown is not None
+    assert (shown.rate, shown.state) == (0, AccountState.DISABLED)
+
+
+async def test_an_account_in_use_cannot_be_removed(accounts: Accounts, leases: Leases) -> None:
+    """Else it could be imported anew and leased while its holder still trusts the old lease."""
+    await accounts.save([("a@x", "p")])
+    (lease,) = await leases.acquire("w", 1)
+    assert await accounts.remove(lease.account) is False
+    await accounts.disable(lease.account)
+    assert await accounts.remove(lease.account) is False
+    assert await accounts.remove(10**9) is None
+    await accounts.release(lease.account)
+    await leases._db.rows("UPDATE account_table SET lease_until = now() - interval '1 s'")
+    assert await accounts.remove(lease.account) is True
+
+
+async def test_an_account_sealed_with_a_lost_key_is_disabled_and_the_others_are_leased(
+    db: Database, accounts: Accounts, leases: Leases
+) -> None:
+    await Accounts(db, Vault([new_key()])).save([("lost@x", "p")])
+    await accounts.save([("good@x", "p")])
+    assert [lease.email for lease in await leases.acquire("w", 5)] == ["good@x"]
+    lost = next(a for a in await accounts.page(None, 0, 10) if a.email == "lost@x")
+    assert lost.state is AccountState.DISABLED
+    assert "add that key" in (lost.last_error or "")

@@ -167,8 +167,35 @@ async def test_retention_removes_tag_and_results(make_house: MakeHouse) -> None:
 
     await until(gone, 30, "the tag has expired")
     await until(lambda: _no_results(h), 30, "its results are removed")
-    listed = await h.call("GET", "/jobs")
-    assert [j["uid"] for j in listed["jobs"]] == [] or (await h.call("GET", "/jobs"))["jobs"][0]["uid"] == uid
+
+    async def unlisted() -> bool:
+        return (await h.call("GET", "/jobs"))["jobs"] == []
+
+    await until(unlisted, 15, "it is not listed any more")
+
+
+async def test_a_key_used_again_after_retention_begins_anew(make_house: MakeHouse) -> None:
+    """The old job's results and graves do not count for the new one, even if the reaper has not been there yet."""
+    h = await make_house(retention_s="1", transient_retries="0", max_attempts="1")
+    await h.upstream(accounts=2, latency_ms=1)
+    await h.entry()
+    await h.worker(seats="2")
+    await h.accounts(2)
+    await h.catalogue(20)
+    await h.control(set={"mode": "500"})
+    headers = {"Idempotency-Key": "nightly"}
+    body = {"target": "player 1", "catalogue": "songs"}
+    uid = (await h.call("POST", "/jobs", json=body, headers=headers))["uid"]
+    assert (await h.ended(uid))["status"] == "failed"
+
+    async def gone() -> bool:
+        return (await h.http.get(f"/jobs/{uid}")).status_code == 404
+
+    await until(gone, 30, "the tag has expired")
+    await h.control(set={"mode": ""})
+    assert (await h.call("POST", "/jobs", json=body, headers=headers))["uid"] == uid
+    assert (await h.ended(uid))["status"] == "completed"
+    assert len(await checks.polls(h, "player 1")) == 20
 
 
 async def test_leases_of_a_killed_worker_come_back(make_house: MakeHouse) -> None:

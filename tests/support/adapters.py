@@ -34,6 +34,11 @@ class Hangs(_FirstThree):
         await asyncio.Event().wait()
 
 
+class Cancels(_FirstThree):
+    async def misbehave(self, session: Session) -> Any:
+        raise asyncio.CancelledError
+
+
 class Kills(_FirstThree):
     async def misbehave(self, session: Session) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -11,7 +11,7 @@ from worker.upstream.reference.rules import score
 
 
 async def nothing_left(h: House, timeout: float = 15) -> None:
-    """No message, consumer or active entry of any job; no lease once the workers are gone or idle."""
+    """No message, consumer or active entry of any job. (Idle seats keep their leases; `no_leases` is for the end.)"""
     bus = await h.bus()
 
     async def clean() -> bool:

@@ -55,6 +55,7 @@ class House:
         self.procs: list[Proc] = []
         self.http = httpx.AsyncClient(timeout=30)
         self.upstream_url = ""
+        self.urls: dict[str, str] = {}
         self._bus: Bus | None = None
         self._count = 0
 
@@ -105,7 +106,8 @@ class House:
     async def _served(self, name: str, target: str, **more: str) -> tuple[Proc, str]:
         port_file = self.folder / f"port-{self._count + 1}"
         proc = self.spawn(name, module(target), self.env(port_file=str(port_file), **more))
-        return proc, f"http://127.0.0.1:{await self.port(port_file, proc)}"
+        self.urls[proc.name] = f"http://127.0.0.1:{await self.port(port_file, proc)}"
+        return proc, self.urls[proc.name]
 
     async def port(self, file: Path, proc: Proc) -> int:
         async def written() -> int:

@@ -32,8 +32,11 @@ def load(name: str, url: str = "") -> Upstream:
         return Declarative(msgspec.structs.replace(file, base_url=url) if url else file)
     made = _by_path(name) if ":" in name else _by_entry_point(name)
     if not (isinstance(made, type) and issubclass(made, Upstream)):
-        raise AdapterError(f"upstream: {name} is not a subclass of worker.upstream.Upstream")
-    return made()
+        raise AdapterError(f"upstream: {name} is no subclass of worker.upstream.Upstream; docs/upstreams.md shows one")
+    try:
+        return made()
+    except Exception as error:
+        raise AdapterError(f"upstream: {name}() raised {type(error).__name__}: {error}") from error
 
 
 def _by_path(name: str) -> object:
@@ -43,7 +46,9 @@ def _by_path(name: str) -> object:
     except ImportError as error:
         raise AdapterError(f"upstream: cannot import {module}: {error}. Is it on PYTHONPATH?") from error
     except AttributeError as error:
-        raise AdapterError(f"upstream: {module} has no {attribute}") from error
+        raise AdapterError(f"upstream: {module} has no {attribute}; write module:Class") from error
+    except Exception as error:
+        raise AdapterError(f"upstream: importing {module} raised {type(error).__name__}: {error}") from error
 
 
 def _by_entry_point(name: str) -> object:
