@@ -40,6 +40,12 @@ class Admission:
         self._puller = Puller(bus.broker, self._stray)
         self._hint = asyncio.Event()
         self._turn = 0
+        self._halting = False
+
+    def halt(self) -> None:
+        """End after the job in hand, so that its message need not wait for ack-wait to be admitted elsewhere."""
+        self._halting = True
+        self._hint.set()
 
     def hint(self) -> None:
         """A job was submitted, or one has ended."""
@@ -58,19 +64,20 @@ class Admission:
             self.hint()
 
     async def run(self) -> None:
-        """For ever."""
+        """Until `halt`."""
         await self._puller.start()
         try:
-            while True:
+            while not self._halting:
                 self._hint.clear()
                 try:
-                    while await self._admit_next():
+                    while not self._halting and await self._admit_next():
                         pass
                 except BrokerUnavailable as error:
                     self._log.debug("admission waits", cause=str(error))
                     await self._bus.clock.sleep(0.3)
                     continue
-                await wait_for_event(self._hint, _LOOK_S)
+                if not self._halting:
+                    await wait_for_event(self._hint, _LOOK_S)
         finally:
             await self._puller.stop()
 

@@ -1,4 +1,4 @@
-"""The entry's composition root. Stop order: admission and projection end, the server takes no more requests and
+"""The entry's composition root. Stop order: the job being admitted is finished, admission and projection end, the server takes no more requests and
 finishes those under way, then connections close."""
 
 import asyncio
@@ -76,15 +76,16 @@ async def _run(
 
     async with asyncio.TaskGroup() as group:
         end = await bus.broker.subscribe(subjects.ANNOUNCE, on_announcement)
-        tasks = [
-            group.create_task(duty) for duty in (projection.follow(), admission.run(), _watch(bus, database, state))
-        ]
+        admitting = group.create_task(admission.run())
+        tasks = [group.create_task(projection.follow()), group.create_task(_watch(bus, database, state))]
         if await service.unless_halted(process, _caught_up(projection)):
             state.good("start")
             process.log.info("ready", host=process.settings.entry_host, jobs=len(projection))
             await process.halt.wait()
         await end()
-        for task in tasks:
+        admission.halt()
+        await asyncio.wait({admitting}, timeout=_DRAIN_S)
+        for task in [admitting, *tasks]:
             task.cancel()
 
 

@@ -11,17 +11,17 @@ from typing import TypeVar
 
 import msgspec
 
-from cuscuta import backoff, errors, limits, spans, subjects, telemetry
+from cuscuta import backoff, errors, limits, spans, telemetry
 from cuscuta.broker.settle import close
 from cuscuta.clock import wait_for_event
 from cuscuta.db.leases import Return
 from cuscuta.errors import BrokerUnavailable, CuscutaError, Verdict, verdict_of
-from cuscuta.model import ChunkBody, ChunkResult, DeadChunk, Item, ItemError, JobStatus, encode
+from cuscuta.model import ChunkResult, DeadChunk, Item, ItemError, JobStatus, encode
 from cuscuta.spans import Span
-from cuscuta.subjects import ChunkName
 from worker import choice, pieces, window
 from worker.account import Account, Cut, LeaseLost
 from worker.failures import describe, where
+from worker.handback import put_back
 from worker.jobs import Job
 from worker.kit import Kit
 from worker.pieces import Piece
@@ -287,25 +287,3 @@ class ChunkRun:
     def _drop(self) -> None:
         for piece in self._held:
             self._kit.holds.drop(piece.hold)
-
-
-async def put_back(kit: Kit, piece: Piece, span: Span, attempts: int) -> None:
-    """Put (the rest of) a chunk back into the queue as its next incarnation, then acknowledge the old one."""
-    fresh = subjects.chunk(ChunkName(piece.name.uid, span, piece.name.n + 1))
-    again = ChunkBody(piece.body.uid, piece.body.catalogue, piece.body.target, attempts)
-    traceparent = piece.hold.delivery.headers.get("traceparent")
-    headers = {"traceparent": traceparent} if traceparent else None
-    while piece.hold.trusted():  # past that it is somebody else's, or will be
-        try:
-            await kit.bus.work.put(fresh, encode(again), headers)
-        except BrokerUnavailable:
-            await kit.bus.clock.sleep(0.2)
-            continue
-        except errors.BrokerRefused as error:
-            kit.log.error("a chunk could not be put back; it comes again", uid=piece.name.uid, cause=str(error))
-            await piece.hold.delivery.nak(1.0)
-            break
-        await piece.hold.delivery.ack()
-        await kit.bus.announce("chunk", piece.name.uid)
-        break
-    kit.holds.drop(piece.hold)

@@ -15,8 +15,9 @@ from cuscuta.model import ChunkBody, DeadChunk, RecordError, decode
 from cuscuta.spans import Span
 from worker import choice, pieces
 from worker.account import HALT_GRACE_S, Account
-from worker.chunk import ChunkRun, put_back
+from worker.chunk import ChunkRun
 from worker.ending import settle_if_done
+from worker.handback import put_back
 from worker.jobs import DRY_S, Job
 from worker.kit import Kit
 from worker.pieces import Piece

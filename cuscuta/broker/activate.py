@@ -79,9 +79,7 @@ async def _let_out(bus: Bus, tag: JobTag, plan: list[Span], todo: list[Span]) ->
     if after is None or after.status.terminal:
         return await _undo(bus, uid, after)
     await _join(bus, tag, fresh_until)
-    if (
-        len(names) != len(plan) or len(names) > BATCH_MESSAGES
-    ):  # everything may have been done before the tag said that all is out
+    if len(names) != len(plan) or len(names) > BATCH_MESSAGES:  # all may have been done before the tag said so
         await settle(bus, uid)
     await bus.event(uid, "admitted", JobStatus.PENDING)
     return True

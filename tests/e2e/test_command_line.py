@@ -70,7 +70,10 @@ async def test_accounts_catalogues_and_jobs(make_house: MakeHouse, tmp_path: Pat
     run("jobs", "submit", "unknown", "songs", "--watch", env=env, code=1)
     waiting = [run("jobs", "submit", "p", "songs", "--key", "k", env=env).strip() for _ in range(2)]
     assert run("jobs", "cancel", waiting[1], env=env).split()[3] in ("cancelled", "completed")
-    assert "removed" in run("accounts", "remove", number, "--yes", env=env)
+    assert "is in use" in run("accounts", "remove", number, "--yes", env=env, code=1)
+    run("accounts", "import", "-", env=env, text="spare@example.com:x\n")
+    spare = json.loads(run("accounts", "list", "--json", env=env))[-1]
+    assert "removed" in run("accounts", "remove", str(spare["id"]), "--yes", env=env)
     assert "password-" not in run("accounts", "list", "--json", env=env)
 
 
@@ -186,9 +189,12 @@ async def test_up_keeps_its_data_restarts_what_dies_and_stops_cleanly(folder: Pa
         assert (await http.get(f"/jobs/{uid}")).json()["status"] == "completed"
         assert len((await http.get("/accounts")).json()) == 1
         assert (data / "secret-key").stat().st_mode & 0o777 == 0o600
-        other = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+        elsewhere = [*command, "--port", str(free_port())]
+        other = subprocess.run(elsewhere, env=env, capture_output=True, text=True, timeout=60, check=False)
         assert other.returncode == 1
         assert "another cuscuta runs" in other.stderr
+        other = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+        assert "Choose another one with --port" in other.stderr
         second.send(signal.SIGTERM)
         assert second.popen.wait(40) == 130
 

@@ -169,7 +169,7 @@ async def test_retention_removes_tag_and_results(make_house: MakeHouse) -> None:
     await until(lambda: _no_results(h), 30, "its results are removed")
 
     async def unlisted() -> bool:
-        return (await h.call("GET", "/jobs"))["jobs"] == []
+        return bool((await h.call("GET", "/jobs"))["jobs"] == [])
 
     await until(unlisted, 15, "it is not listed any more")
 

@@ -75,11 +75,10 @@ class House:
         await self.http.aclose()
         self.nats.kill()
         await self.sql(f"DROP DATABASE IF EXISTS {self.database} WITH (FORCE)", database="postgres")
-        if error is None:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        else:
-            for proc in self.procs:
-                print(f"--- {proc.name}\n{proc.text()[-6000:]}")
+        for proc in self.procs:  # pytest shows it if the test failed
+            lines = [line for line in proc.text().splitlines() if '"level": "debug"' not in line]
+            print(f"--- {proc.name}", *lines[-40:], sep="\n")
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     # --- processes -----------------------------------------------------------------------------------------------
 

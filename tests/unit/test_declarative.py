@@ -257,7 +257,7 @@ async def test_no_connection_and_no_answer_are_transient(adapters: Any) -> None:
         ("none.toml", "no file"),
         ("nomodule:X", "cannot import"),
         ("worker.upstream.noop:Nope", "has no Nope"),
-        ("worker.upstream.noop:Any", "not a subclass"),
+        ("worker.upstream.noop:Any", "no subclass"),
         ("nop", "Did you mean noop?"),
     ],
 )

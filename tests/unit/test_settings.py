@@ -6,6 +6,8 @@ import pytest
 
 from cuscuta.settings import Settings, SettingsError, describe, load
 
+KEY = "k" * 43 + "="
+
 
 def faults(**env: str) -> list[str]:
     with pytest.raises(SettingsError) as caught:
@@ -18,16 +20,18 @@ def test_defaults_are_in_order() -> None:
 
 
 def test_values_come_as_their_types() -> None:
-    settings = load({"CUSCUTA_SEATS": "7", "CUSCUTA_ACK_WAIT_S": "12.5", "CUSCUTA_SECRET_KEYS": "a,b", "OTHER": "x"})
-    assert (settings.seats, settings.ack_wait_s, settings.secret_keys) == (7, 12.5, ["a", "b"])
+    settings = load(
+        {"CUSCUTA_SEATS": "7", "CUSCUTA_ACK_WAIT_S": "12.5", "CUSCUTA_SECRET_KEYS": f"{KEY},{KEY}", "OTHER": "x"}
+    )
+    assert (settings.seats, settings.ack_wait_s, settings.secret_keys) == (7, 12.5, [KEY, KEY])
 
 
 def test_all_faults_at_once() -> None:
     found = faults(seets="4", seats="many", ack_wait_s="-1", log_format="xml", max_attempts="50")
     assert len(found) == 5
     assert any("CUSCUTA_SEETS: there is no such setting. Did you mean seats?" in f for f in found)
-    assert any(f.startswith("CUSCUTA_SEATS: ") and "int" in f for f in found)
-    assert any(f.startswith("CUSCUTA_ACK_WAIT_S: ") for f in found)
+    assert any(f.startswith("CUSCUTA_SEATS ('many'): ") and "int" in f for f in found)
+    assert any(f.startswith("CUSCUTA_ACK_WAIT_S ('-1'): ") for f in found)
     assert any("log_format" in f for f in found)
     assert any("max_deliver" in f and "Raise max_deliver" in f for f in found)
 
@@ -44,6 +48,9 @@ def test_all_faults_at_once() -> None:
         ({"backoff_base_s": "9"}, "backoff_base_s"),
         ({"mend_after_s": "1"}, "mend_after_s"),
         ({"max_deliver": "5"}, "max_deliver"),
+        ({"postgres_url": "mysql://x"}, "postgres_url"),
+        ({"nats_url": "localhost:4222"}, "nats_url"),
+        ({"secret_keys": "hunter2"}, "secret-key"),
     ],
 )
 def test_settings_that_cannot_work_together_are_refused(env: dict[str, str], named: str) -> None:
@@ -86,3 +93,8 @@ def test_there_are_no_default_credentials() -> None:
     assert settings.secret_keys == []
     assert settings.postgres_url == ""
     assert settings.nats_password == ""
+
+
+def test_the_value_of_a_secret_is_not_repeated() -> None:
+    found = "".join(faults(secret_keys="hunter2", postgres_url="hunter2", seats="x", nats_password="hunter2"))
+    assert "hunter2" not in found
