@@ -81,6 +81,7 @@ WRITES_IN_FLIGHT = _bound("WRITES_IN_FLIGHT", 256, "writes", "results on their w
 RESULT_HEADROOM_BYTES = _bound(
     "RESULT_HEADROOM_BYTES", 4 << 10, "bytes", "subject and headers beside a value below max_payload [chosen]"
 )
+OUTPUT_BYTES = _bound("OUTPUT_BYTES", 32 << 20, "bytes", "on its way to NATS from one process, then it waits [chosen]")
 ANSWER_BYTES = _bound("ANSWER_BYTES", 8 << 20, "bytes", "an upstream's answer; a longer one is cut off [chosen]")
 EVENTS_AGE_S = _bound("EVENTS_AGE_S", 7 * 86_400, "s", "CUSCUTA_EVENTS [design §3]")
 EVENTS_MESSAGES = _bound("EVENTS_MESSAGES", 5_000_000, "messages", "about 1 GiB of events [chosen]")

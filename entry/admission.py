@@ -73,7 +73,7 @@ class Admission:
                     while not self._halting and await self._admit_next():
                         pass
                 except BrokerUnavailable as error:
-                    self._log.debug("admission waits", cause=str(error))
+                    self._log.info("admission waits", cause=str(error))
                     await self._bus.clock.sleep(0.3)
                     continue
                 if not self._halting:

@@ -1,5 +1,5 @@
-"""The entry's composition root. Stop order: the job being admitted is finished, admission and projection end, the server takes no more requests and
-finishes those under way, then connections close."""
+"""The entry's composition root. Stop order: the job being admitted is finished, admission and projection end, the
+server takes no more requests and finishes those under way, then connections close."""
 
 import asyncio
 import sys

@@ -5,7 +5,7 @@ import sys
 
 from cuscuta import health, service
 from cuscuta.broker import Bus
-from cuscuta.broker.assets import await_ready
+from cuscuta.broker.assets import ADMISSION_ACK_WAIT_S, await_ready
 from cuscuta.broker.projection import Projection
 from cuscuta.clock import wait_for_event
 from cuscuta.db import Database, Leases, Vault
@@ -93,7 +93,7 @@ def _duties(
     scene = Scene(settings, clock, process.log, bus, leases, projection)
     duties: list[Duty] = [
         ExpiredLeases(),
-        LostWaiting(patience()),
+        LostWaiting(patience(), Patience(clock, ADMISSION_ACK_WAIT_S + settings.mend_after_s)),
         LostRunning(patience(), Patience(clock, settings.ack_wait_s + settings.mend_after_s)),
         Leftovers(patience()),
         Retention(patience()),

@@ -1,7 +1,9 @@
 """Jobs that were accepted but never got into their lane or to admission: a crash between the tag and the batch."""
 
 from cuscuta import limits, subjects
+from cuscuta.broker.activate import activate
 from cuscuta.broker.submit import enqueue
+from cuscuta.errors import NoRoom
 from cuscuta.model import JobStatus
 from reaper.duty import Patience, Scene
 
@@ -11,14 +13,15 @@ class LostWaiting:
 
     name = "lost-waiting"
 
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
+    def __init__(self, patience: Patience, stuck: Patience) -> None:
+        self._patience, self._stuck = patience, stuck
 
     async def round(self, scene: Scene) -> int:
         """Enqueue again what is in no queue; admit the head of a lane that nobody admitted."""
         rows = {row.uid: row for row in scene.projection.open_jobs() if row.status is JobStatus.QUEUEING}
         if not rows:
             self._patience.over(set())
+            self._stuck.over(set())
             return 0
         work = scene.bus.work
         admitted = _uids(await work.subjects(subjects.ADMITS))
@@ -42,6 +45,21 @@ class LostWaiting:
                 scene.log.warning("a job that nobody would have started is queued again", uid=uid)
                 await enqueue(scene.bus, tag)
                 mended += 1
+        return mended + await self._admit_stuck(scene, admitted & set(rows))
+
+    async def _admit_stuck(self, scene: Scene, waiting: set[str]) -> int:
+        """A job whose admit message stands for long although there is room: nobody is given it, so admit it here."""
+        room = scene.settings.max_active_jobs - await scene.bus.work.active_consumers()
+        mended = 0
+        for uid in list(self._stuck.over(waiting if room > 0 else set()))[: max(0, room)]:
+            scene.log.warning("a job stood in admission although there was room; admitted", uid=uid)
+            try:
+                if await activate(scene.bus, uid, scene.settings.default_seats):
+                    for priority in subjects.ADMISSION_CONSUMERS:
+                        await scene.bus.work.purge(subjects.admit(priority, uid))
+                    mended += 1
+            except NoRoom:
+                break
         return mended
 
 

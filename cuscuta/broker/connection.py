@@ -14,7 +14,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from cuscuta import backoff, errors
+from cuscuta import backoff, errors, limits
 from cuscuta.clock import Clock
 from cuscuta.logs import Logger
 from cuscuta.settings import Settings
@@ -73,6 +73,7 @@ class Broker:
                     max_reconnect_attempts=-1,
                     reconnect_time_wait=0.3,
                     connect_timeout=2,
+                    pending_size=limits.OUTPUT_BYTES * 2,  # past it nats-py waits without end, deaf to cancellation
                     disconnected_cb=self._lost,
                     reconnected_cb=self._back,
                     error_cb=self._error,
@@ -125,6 +126,8 @@ class Broker:
         Not nats-py's own `request`: it makes a random token and a `wait_for` for each call, and in Python 3.11 a
         `wait_for` whose answer comes at the moment of a cancellation swallows the cancellation, which hangs a stop.
         """
+        if self.nc.pending_data_size > limits.OUTPUT_BYTES:
+            raise errors.BrokerUnavailable("the output buffer is full: NATS takes nothing at the moment")
         self._asked += 1
         token = str(self._asked)
         answer = self._answers[token] = asyncio.get_running_loop().create_future()

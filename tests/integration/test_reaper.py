@@ -59,6 +59,35 @@ async def test_a_lost_admit_message(make_house: MakeHouse) -> None:
     await checks.complete(h, uid, "player 1", ITEMS)
 
 
+async def test_an_admit_message_that_nobody_is_given(make_house: MakeHouse) -> None:
+    """Held for ever by somebody who neither answers nor dies: after a while the reaper admits the job itself."""
+    h = await house(make_house, max_active_jobs="1")
+    await h.worker(seats="2")
+    bus = await h.bus()
+    entry = next(p for p in h.procs if "entry" in p.name)
+    blocker = await h.submit("blocker")  # so that the next one stays in admission until we hold its message
+    uid = await h.submit("player 1")
+    holder = Puller(bus.broker, lambda delivery: None)
+    await holder.start()
+    held: list[Delivery] = []
+
+    async def pulled() -> bool:
+        held.extend((await holder.take(bus.work.stream, "admission-normal", 1)).deliveries)
+        return any(uid in delivery.subject for delivery in held)
+
+    await until(pulled, 10, "the message is in our hands")
+
+    async def ended() -> bool:
+        for delivery in held:
+            await delivery.touch()
+        return bool((await h.job(uid))["status"] == "completed")
+
+    await until(ended, 60, "the job completes", 1.0)
+    assert (await h.job(blocker))["status"] == "completed"
+    assert entry.running()
+    await checks.complete(h, uid, "player 1", ITEMS)
+
+
 async def test_a_lane_whose_head_was_never_released(make_house: MakeHouse) -> None:
     """An ended job's lane entry stands in front: the one behind it goes on."""
     h = await house(make_house)
