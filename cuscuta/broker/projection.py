@@ -5,7 +5,7 @@ exactly what changed. One direct read of 0.2 ms a second while nothing happens; 
 """
 
 import asyncio
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
@@ -162,12 +162,9 @@ class Projection:
 
     def newest(self, keep: Callable[[Summary], bool], before: str | None = None) -> Iterator[Summary]:
         """Rows from the newest on, those older than `before` only."""
-        anchor = self._rows[before].place if before in self._rows else None
-        for i in range(len(self._places) - 1, -1, -1):
-            place = self._places[i]
-            if anchor is not None and place >= anchor:
-                continue
-            row = self._rows[place[1]]
+        end = bisect_left(self._places, self._rows[before].place) if before in self._rows else len(self._places)
+        for i in range(end - 1, -1, -1):
+            row = self._rows[self._places[i][1]]
             if keep(row):
                 yield row
 

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import secrets
 import shutil
+import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -77,7 +78,7 @@ class House:
         await self.sql(f"DROP DATABASE IF EXISTS {self.database} WITH (FORCE)", database="postgres")
         for proc in self.procs:  # pytest shows it if the test failed
             lines = [line for line in proc.text().splitlines() if '"level": "debug"' not in line]
-            print(f"--- {proc.name}", *lines[-40:], sep="\n")
+            print(f"--- {proc.name}", *lines[-40:], sep="\n", file=sys.stderr)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # --- processes -----------------------------------------------------------------------------------------------
