@@ -6,6 +6,7 @@ from typing import Any
 
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
+from litestar.openapi.datastructures import ResponseSpec
 from msgspec import Struct
 
 from cuscuta.errors import BrokerRefused, BrokerUnavailable, DatabaseUnavailable, InputError, QueueFull
@@ -101,6 +102,19 @@ def on_any(_: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
     get("cuscuta.entry").error("a fault in a route", exc_info=error)
     return problem(500, "Something went wrong inside; the log says what.")
 
+
+_WHEN = {
+    400: "The body or a parameter is malformed; `errors` names each field and its fix.",
+    404: "There is no such thing.",
+    409: "It contradicts what stands.",
+    413: "The body is larger than this route takes.",
+    422: "A value cannot be accepted; `errors` names the field and the fix.",
+    503: "NATS or PostgreSQL is away, this replica is starting, or the backlog is full; see `Retry-After`.",
+}
+REFUSALS = {
+    status: ResponseSpec(Problem, description=text, media_type=MEDIA_TYPE, generate_examples=False)
+    for status, text in _WHEN.items()
+}
 
 _AT = re.compile(r" - at `\$(?:\.)?([^`]*)`$")
 _UNKNOWN = re.compile(r"[Uu]nknown field `([^`]+)`")

@@ -74,6 +74,19 @@ class ResultItem(Struct, omit_defaults=True):
     error: Any = None
 
 
+class ResultsView(Struct):
+    """A job's results. It is streamed, so this is only its description."""
+
+    uid: str
+    status: JobStatus
+    target: str
+    catalogue: str
+    span: Span
+    done: int
+    missing: list[Span]
+    items: list[ResultItem]
+
+
 class QueueJob(Struct):
     """One job that runs: its chunks that wait, those in a worker's hands, and items done."""
 

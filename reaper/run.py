@@ -13,6 +13,7 @@ from cuscuta.db.vault import VaultError
 from cuscuta.errors import DatabaseUnavailable
 from cuscuta.service import Process
 from reaper import duty
+from reaper.catalogues import UnusedCatalogues
 from reaper.deadlines import Deadlines
 from reaper.duty import Duty, Patience, Scene
 from reaper.leases import ExpiredLeases
@@ -98,6 +99,8 @@ def _duties(
         Leftovers(patience()),
         Retention(patience()),
         Deadlines(),
+        # Much longer than a submit takes from reading a name to writing the tag.
+        UnusedCatalogues(Patience(clock, settings.mend_after_s * 12)),
     ]
 
     async def when_caught_up(one: Duty) -> None:

@@ -63,9 +63,10 @@ class Catalogues:
             await self._bucket.create(subjects.catalogue_head_key(head.hash), encode(head))
         return head
 
-    async def point(self, name: CatalogueName) -> None:
-        """Let a name mean a content."""
+    async def point(self, name: CatalogueName) -> bool:
+        """Let a name mean a content; False if the content is not stored (any more)."""
         await self._bucket.put(subjects.catalogue_name_key(name.name), encode(name))
+        return await self._bucket.get(subjects.catalogue_head_key(name.hash)) is not None
 
     async def resolve(self, name: str) -> CatalogueName | None:
         """What a name means now, from the leader."""
@@ -79,6 +80,16 @@ class Catalogues:
         for i in range(0, len(keys), limits.BATCH_GET_SUBJECTS):
             found += await self._bucket.many(keys[i : i + limits.BATCH_GET_SUBJECTS])
         return sorted((decode(entry.value, CatalogueName) for entry in found), key=lambda n: n.name)
+
+    async def contents(self) -> set[str]:
+        """The hashes of all stored contents."""
+        return {key.removeprefix("head.") for key in await self._bucket.keys(subjects.catalogue_head_key("*"))}
+
+    async def remove(self, content: str) -> None:
+        """Remove a content: its head first, so that a half-removed one is stored anew when it is put again."""
+        await self._bucket.purge(subjects.catalogue_head_key(content))
+        await self._bucket.purge(subjects.catalogue_pages(content))
+        self._heads.pop(content, None)
 
     async def head(self, content: str) -> CatalogueHead:
         """A catalogue's head. Raises CatalogueMissing."""

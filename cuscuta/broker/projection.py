@@ -29,6 +29,7 @@ class Summary(Struct, frozen=True):
     status: JobStatus
     target: str
     catalogue: str
+    catalogue_hash: str
     priority: Priority
     items: int
     done: int
@@ -54,6 +55,7 @@ def summarise(tag: JobTag) -> Summary:
         status=tag.status,
         target=tag.essential.target,
         catalogue=tag.essential.catalogue_name,
+        catalogue_hash=tag.essential.catalogue,
         priority=tag.essential.priority,
         items=tag.essential.span.size,
         done=tag.progress.done,
@@ -159,6 +161,10 @@ class Projection:
     def open_jobs(self) -> list[Summary]:
         """Jobs that have not ended."""
         return list(self._open.values())
+
+    def catalogues(self) -> set[str]:
+        """The contents that kept jobs are about."""
+        return {row.catalogue_hash for row in self._rows.values()}
 
     def newest(self, keep: Callable[[Summary], bool], before: str | None = None) -> Iterator[Summary]:
         """Rows from the newest on, those older than `before` only."""

@@ -14,12 +14,13 @@ from cuscuta.errors import InputError
 from cuscuta.transitions import AccountState
 from entry import imports
 from entry.context import Context
+from entry.problems import REFUSALS
 from entry.requests import AccountChange, AccountRequest
 from entry.routes.jobs import Limit
 from entry.views import Imported
 
 
-@get("/accounts", tags=["accounts"], summary="List accounts")
+@get("/accounts", tags=["accounts"], summary="List accounts", responses=REFUSALS)
 async def list_accounts(
     context: Context,
     in_state: Annotated[AccountState | None, Parameter(query="state", required=False, description="only these")] = None,
@@ -30,13 +31,13 @@ async def list_accounts(
     return await context.accounts.page(in_state, after, limit)
 
 
-@get("/accounts/{account:int}", tags=["accounts"], summary="Show an account")
+@get("/accounts/{account:int}", tags=["accounts"], summary="Show an account", responses=REFUSALS)
 async def show_account(context: Context, account: int) -> Account:
     """One account."""
     return _there(await context.accounts.get(_id(account)), account)
 
 
-@post("/accounts", status_code=HTTP_200_OK, tags=["accounts"], summary="Add accounts")
+@post("/accounts", status_code=HTTP_200_OK, tags=["accounts"], summary="Add accounts", responses=REFUSALS)
 async def add_accounts(context: Context, data: list[AccountRequest] | AccountRequest) -> Imported:
     """Add one account or several; a known email gets the new password."""
     accounts = data if isinstance(data, list) else [data]
@@ -65,6 +66,7 @@ class _ImportOperation(Operation):
     summary="Import accounts",
     request_max_body_size=limits.IMPORT_BODY_BYTES,
     operation_class=_ImportOperation,
+    responses=REFUSALS,
 )
 async def import_accounts(context: Context, request: Request[Any, Any, Any]) -> Imported:
     """Import many accounts, all or none."""
@@ -73,7 +75,7 @@ async def import_accounts(context: Context, request: Request[Any, Any, Any]) -> 
     return Imported(added, changed)
 
 
-@patch("/accounts/{account:int}", tags=["accounts"], summary="Change an account")
+@patch("/accounts/{account:int}", tags=["accounts"], summary="Change an account", responses=REFUSALS)
 async def change_account(context: Context, account: int, data: AccountChange) -> Account:
     """Set the rate, replace the password, disable or enable."""
     account, found = _id(account), None
@@ -89,13 +91,19 @@ async def change_account(context: Context, account: int, data: AccountChange) ->
     return _there(found, account)
 
 
-@post("/accounts/{account:int}/release", status_code=HTTP_200_OK, tags=["accounts"], summary="Release an account")
+@post(
+    "/accounts/{account:int}/release",
+    status_code=HTTP_200_OK,
+    tags=["accounts"],
+    summary="Release an account",
+    responses=REFUSALS,
+)
 async def release_account(context: Context, account: int) -> Account:
     """Make an account available again. One in use is taken from its holder first, once its lease is over."""
     return _there(await context.accounts.release(_id(account)), account)
 
 
-@delete("/accounts/{account:int}", tags=["accounts"], summary="Remove an account")
+@delete("/accounts/{account:int}", tags=["accounts"], summary="Remove an account", responses=REFUSALS)
 async def remove_account(context: Context, account: int) -> None:
     """Remove an account. One in use must be released or disabled first, and its holder's lease be over."""
     removed = await context.accounts.remove(_id(account))

@@ -12,6 +12,7 @@ from cuscuta.model import CatalogueName
 from cuscuta.spans import Span
 from entry import requests, views
 from entry.context import Context
+from entry.problems import REFUSALS
 from entry.requests import CatalogueRequest
 from entry.routes.jobs import Limit
 
@@ -21,24 +22,26 @@ from entry.routes.jobs import Limit
     tags=["catalogues"],
     summary="Store a catalogue",
     request_max_body_size=limits.CATALOGUE_BODY_BYTES,
+    responses=REFUSALS,
 )
 async def put_catalogue(context: Context, name: str, data: CatalogueRequest) -> views.CatalogueView:
     """Store items and let the name mean them. Jobs that run keep the content that they were submitted with."""
     name = requests.catalogue_name(name)
     items = await asyncio.to_thread(requests.items, data.items)
-    head = await context.bus.catalogues.put(items)
-    pointer = CatalogueName(name, head.hash, head.items, head.weight, context.clock.wall())
-    await context.bus.catalogues.point(pointer)
-    return views.catalogue(pointer)
+    while True:
+        head = await context.bus.catalogues.put(items)
+        pointer = CatalogueName(name, head.hash, head.items, head.weight, context.clock.wall())
+        if await context.bus.catalogues.point(pointer):  # else the reaper has just removed it, as in nobody's use
+            return views.catalogue(pointer)
 
 
-@get("/catalogues", tags=["catalogues"], summary="List catalogues")
+@get("/catalogues", tags=["catalogues"], summary="List catalogues", responses=REFUSALS)
 async def list_catalogues(context: Context) -> list[views.CatalogueView]:
     """All catalogues by name."""
     return [views.catalogue(name) for name in await context.bus.catalogues.names()]
 
 
-@get("/catalogues/{name:str}", tags=["catalogues"], summary="Show a catalogue")
+@get("/catalogues/{name:str}", tags=["catalogues"], summary="Show a catalogue", responses=REFUSALS)
 async def show_catalogue(
     context: Context,
     name: str,

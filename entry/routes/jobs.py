@@ -17,12 +17,13 @@ from cuscuta.model import JobStatus, JobTag
 from cuscuta.uids import is_uid, new_uid, uid_from
 from entry import requests, views
 from entry.context import Context
+from entry.problems import REFUSALS
 from entry.requests import JobRequest
 
 Limit = Annotated[int, Parameter(ge=1, le=limits.PAGE_ROWS, description="rows of a page")]
 
 
-@post("/jobs", status_code=HTTP_202_ACCEPTED, tags=["jobs"], summary="Submit a job")
+@post("/jobs", status_code=HTTP_202_ACCEPTED, tags=["jobs"], summary="Submit a job", responses=REFUSALS)
 async def submit_job(
     context: Context,
     data: JobRequest,
@@ -57,7 +58,7 @@ async def find(context: Context, uid: str) -> JobTag:
     return tag
 
 
-@get("/jobs/{uid:str}", tags=["jobs"], summary="Show a job")
+@get("/jobs/{uid:str}", tags=["jobs"], summary="Show a job", responses=REFUSALS)
 async def show_job(context: Context, uid: str) -> views.JobView:
     """Status, progress, ETA, retries, failures, and in words what it waits for."""
     tag = await find(context, uid)
@@ -65,7 +66,7 @@ async def show_job(context: Context, uid: str) -> views.JobView:
     return views.job(tag, stored, await _waiting_for(context, tag), context.clock.wall())
 
 
-@delete("/jobs/{uid:str}", status_code=HTTP_200_OK, tags=["jobs"], summary="Cancel a job")
+@delete("/jobs/{uid:str}", status_code=HTTP_200_OK, tags=["jobs"], summary="Cancel a job", responses=REFUSALS)
 async def cancel_job(context: Context, uid: str) -> views.JobView:
     """End a job now; what is stored stays readable. A job that has ended stays as it is."""
     tag = await find(context, uid)
@@ -75,7 +76,7 @@ async def cancel_job(context: Context, uid: str) -> views.JobView:
     return views.job(tag, [], None, context.clock.wall())
 
 
-@get("/jobs", tags=["jobs"], summary="List jobs")
+@get("/jobs", tags=["jobs"], summary="List jobs", responses=REFUSALS)
 async def list_jobs(
     context: Context,
     status: Annotated[list[JobStatus] | None, Parameter(description="only these", required=False)] = None,

@@ -8,11 +8,12 @@ from cuscuta.broker.projection import Summary
 from cuscuta.model import JobStatus
 from entry import views
 from entry.context import Context
+from entry.problems import REFUSALS
 
 _SHOWN = 20  # jobs listed of those that wait
 
 
-@get("/queue", tags=["queue"], summary="Show the queue")
+@get("/queue", tags=["queue"], summary="Show the queue", responses=REFUSALS)
 async def show_queue(context: Context) -> views.QueueView:
     """Counts of what waits by priority, the next jobs, and every job that runs."""
     rows = sorted(context.projection.open_jobs(), key=lambda row: (row.priority.rank, row.place))

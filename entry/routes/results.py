@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, get
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import Parameter
 from litestar.response import Stream
 
@@ -13,8 +14,9 @@ from cuscuta.errors import InputError
 from cuscuta.model import ChunkResult, JobTag, encode
 from cuscuta.spans import Span
 from entry.context import Context
+from entry.problems import REFUSALS
 from entry.routes.jobs import find
-from entry.views import ResultItem
+from entry.views import ResultItem, ResultsView
 
 NDJSON = "application/x-ndjson"
 
@@ -27,6 +29,11 @@ NDJSON = "application/x-ndjson"
         "200 with everything once the job has ended; 206 with what there is so far, the missing spans and "
         "`Retry-After` while it runs. Send `Accept: application/x-ndjson` for one item a line."
     ),
+    responses={
+        **REFUSALS,
+        200: ResponseSpec(ResultsView, description="Everything: the job has ended.", generate_examples=False),
+        206: ResponseSpec(ResultsView, description="So far, and what is missing.", generate_examples=False),
+    },
 )
 async def read_results(
     context: Context,

@@ -188,6 +188,10 @@ async def test_openapi_describes_every_route_with_examples(make_house: MakeHouse
     for path in ("/jobs", "/jobs/{uid}", "/jobs/{uid}/results", "/accounts/import", "/catalogues/{name}", "/queue"):
         assert path in described["paths"], sorted(described["paths"])
     assert "player 17" in json.dumps(described)
+    submit = described["paths"]["/jobs"]["post"]["responses"]
+    assert {"202", "400", "409", "413", "422", "503"} <= set(submit)
+    assert "application/problem+json" in submit["422"]["content"]
+    assert {"200", "206", "404"} <= set(described["paths"]["/jobs/{uid}/results"]["get"]["responses"])
     body = described["paths"]["/accounts/import"]["post"]["requestBody"]["content"]
     assert set(body) == {"application/json", "text/csv", "text/plain"}
 

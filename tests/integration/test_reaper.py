@@ -235,3 +235,30 @@ async def test_leases_of_a_killed_worker_come_back(make_house: MakeHouse) -> Non
     worker.kill()
     await checks.no_leases(h)
     assert (await h.states()) == {"Idle": 2}
+
+
+async def test_contents_in_nobodys_use_are_removed(make_house: MakeHouse) -> None:
+    """A replaced catalogue goes once no kept job is about it; what a name means or a job needs stays."""
+    h = await make_house(mend_after_s="1.1", retention_s="600")
+    await h.upstream(accounts=2, latency_ms=1)
+    await h.entry()
+    await h.reaper()
+    await h.catalogue(10)
+    used = (await h.call("GET", "/catalogues/songs"))["hash"]
+    uid = await h.submit()
+    await h.catalogue(11)
+    unused = (await h.call("GET", "/catalogues/songs"))["hash"]
+    await h.catalogue(12)
+    current = (await h.call("GET", "/catalogues/songs"))["hash"]
+    bus = await h.bus()
+
+    async def removed() -> bool:
+        return await bus.catalogues.contents() == {used, current}
+
+    assert await bus.catalogues.contents() == {used, unused, current}
+    await until(removed, 60, "the unused content is removed", 0.5)
+    await h.worker(seats="2")
+    await h.accounts(2)
+    await h.ended(uid)
+    assert len(await h.results(uid)) == 10
+    assert len((await h.call("GET", "/catalogues/songs"))["page"]) == 12
