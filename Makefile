@@ -33,7 +33,7 @@ format: .venv/installed
 	$(BIN)/ruff check --fix .
 
 bench: .venv/installed      ## every benchmark; each prints one JSON line
-	for name in policies chunks backlog listing handover; do $(BIN)/python -m tests.bench $$name || exit 1; done
+	for name in policies chunks backlog listing pickup handover; do $(BIN)/python -m tests.bench $$name || exit 1; done
 
 pins:                       ## renew requirements.txt from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra embedded --extra dev --generate-hashes --universal --python-version 3.11 \

@@ -6,7 +6,7 @@ Live: the loop made progress within the last seconds. Ready: the last round trip
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from cuscuta.clock import Clock
 from cuscuta.settings import Settings
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Ping = Callable[[], Awaitable[str | None]]
+PING_S = 2.0
+PING_LIMIT_S = 4.0  # well below what makes liveness red
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
@@ -46,6 +49,25 @@ class Health:
         while True:
             self.beat()
             await self._clock.sleep(1.0)
+
+    async def watch(self, pings: Mapping[str, Ping]) -> None:
+        """A round trip to everything needed every 2 s, for ever; a ping's answer is the cause of its failure."""
+
+        async def look(part: str, ping: Ping) -> None:
+            try:
+                async with asyncio.timeout(PING_LIMIT_S):
+                    cause = await ping()
+            except TimeoutError:
+                cause = f"no answer within {PING_LIMIT_S:g} s"
+            if cause:
+                self.bad(part, cause)
+            else:
+                self.good(part)
+
+        while True:
+            self.beat()
+            await asyncio.gather(*(look(part, ping) for part, ping in pings.items()))
+            await self._clock.sleep(PING_S)
 
     def bad(self, part: str, cause: str) -> None:
         """A part does not work, with the cause for a person."""

@@ -3,13 +3,11 @@ server takes no more requests and finishes those under way, then connections clo
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
 
 from cuscuta import health, service, subjects
 from cuscuta.broker import Bus
 from cuscuta.broker.assets import Misconfigured, ensure
 from cuscuta.broker.projection import Projection
-from cuscuta.clock import wait_for_event
 from cuscuta.db import Accounts, Database, Vault
 from cuscuta.db.vault import VaultError
 from cuscuta.service import Process
@@ -17,8 +15,6 @@ from entry import app
 from entry.admission import Admission
 from entry.context import Context
 
-_PING_S = 2.0
-_PING_LIMIT_S = 4.0  # well below what makes liveness red
 _DRAIN_S = 5  # requests under way at a stop get this long
 
 
@@ -77,7 +73,10 @@ async def _run(
     async with asyncio.TaskGroup() as group:
         end = await bus.broker.subscribe(subjects.ANNOUNCE, on_announcement)
         admitting = group.create_task(admission.run())
-        tasks = [group.create_task(projection.follow()), group.create_task(_watch(bus, database, state))]
+        tasks = [
+            group.create_task(projection.follow()),
+            group.create_task(state.watch({"nats": bus.ping, "postgres": database.ping})),
+        ]
         if await service.unless_halted(process, _caught_up(projection)):
             state.good("start")
             process.log.info("ready", host=process.settings.entry_host, jobs=len(projection))
@@ -91,27 +90,6 @@ async def _run(
 
 async def _caught_up(projection: Projection) -> None:
     await projection.caught_up.wait()
-
-
-async def _watch(bus: Bus, database: Database, state: health.Health) -> None:
-    """Round trips to NATS and PostgreSQL, for readiness."""
-
-    async def look(part: str, ping: Callable[[], Awaitable[str | None]]) -> None:
-        try:
-            async with asyncio.timeout(_PING_LIMIT_S):
-                cause = await ping()
-        except TimeoutError:
-            cause = f"no answer within {_PING_LIMIT_S:g} s"
-        if cause:
-            state.bad(part, cause)
-        else:
-            state.good(part)
-
-    never = asyncio.Event()
-    while True:
-        state.beat()
-        await asyncio.gather(look("nats", bus.ping), look("postgres", database.ping))
-        await wait_for_event(never, _PING_S)
 
 
 def main() -> None:

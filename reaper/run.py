@@ -43,7 +43,11 @@ async def reap(process: Process) -> None:
             if await service.unless_halted(process, state.beating(_start(bus, database))):
                 state.good("start")
                 log.info("ready")
-                await service.unless_halted(process, _take_turns(process, bus, database, leases, state))
+                pings = {"nats": bus.ping, "postgres": database.ping}
+                async with asyncio.TaskGroup() as group:
+                    watching = group.create_task(state.watch(pings))
+                    await service.unless_halted(process, _take_turns(process, bus, database, leases, state))
+                    watching.cancel()
         finally:
             await database.close()
             await bus.broker.close()
@@ -62,7 +66,7 @@ async def _take_turns(process: Process, bus: Bus, database: Database, leases: Le
         state.beat()
         try:
             async with database.exclusive(LOCK) as check:
-                state.good("postgres")
+                state.good("lock")
                 if check:
                     process.log.info("active")
                     async with asyncio.TaskGroup() as group:
@@ -76,7 +80,7 @@ async def _take_turns(process: Process, bus: Bus, database: Database, leases: Le
                                 task.cancel()
         except* DatabaseUnavailable as errors:
             cause = str(errors.exceptions[0])
-            state.bad("postgres", cause)
+            state.bad("lock", cause)
             process.log.warning("the lock is lost or cannot be asked for", cause=cause)
         if await wait_for_event(process.halt, TAKE_OVER_S):
             return

@@ -44,9 +44,8 @@ class Heartbeat:
                 try:
                     await self._bus.worker_bucket.put(self._process.name, encode(presence))
                     last, seats = clock.monotonic(), presence.seats
-                    self._health.good("nats")
                 except BrokerUnavailable as error:
-                    self._health.bad("nats", str(error))
+                    self._process.log.debug("the heartbeat waits", cause=str(error))
             await wait_for_event(self._process.halt, min(0.25, every))
 
     async def leave(self) -> None:

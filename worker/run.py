@@ -13,7 +13,6 @@ from functools import partial
 from cuscuta import health, service
 from cuscuta.broker import Bus
 from cuscuta.broker.assets import await_ready
-from cuscuta.clock import wait_for_event
 from cuscuta.db import Database, Leases, Vault
 from cuscuta.db.vault import VaultError
 from cuscuta.errors import CuscutaError
@@ -30,8 +29,6 @@ from worker.seat import Seat
 from worker.upstream.loader import AdapterError, load
 from worker.upstream.protocol import Upstream
 from worker.upstream.schema import AdapterFileError
-
-_PING_S = 2.0
 
 
 async def work(process: Process) -> None:
@@ -94,7 +91,7 @@ async def _run(
             kit.jobs.follow,
             kit.holds.tick,
             kit.failures.flush_for_ever,
-            partial(_watch_database, process, database, state),
+            partial(state.watch, {"nats": bus.ping, "postgres": database.ping}),
             heartbeat.beat,
         )
         tasks = [background.create_task(_tireless(kit, duty)) for duty in duties]
@@ -159,18 +156,6 @@ async def _wind_up(kit: Kit, heartbeat: Heartbeat, grace_s: float) -> None:
     except TimeoutError:
         kit.log.warning("not everything could be written before the end; it will be done again elsewhere")
         kit.finisher.cancel()
-
-
-async def _watch_database(process: Process, database: Database, state: health.Health) -> None:
-    while True:
-        cause = await database.ping()
-        if cause:
-            state.bad("postgres", cause)
-        else:
-            state.good("postgres")
-        await wait_for_event(process.halt, _PING_S)
-        if process.halt.is_set():
-            return
 
 
 def main() -> None:

@@ -56,6 +56,7 @@ class House:
         self.procs: list[Proc] = []
         self.http = httpx.AsyncClient(timeout=30)
         self.upstream_url = ""
+        self._closed = False
         self.urls: dict[str, str] = {}
         self._bus: Bus | None = None
         self._count = 0
@@ -68,6 +69,9 @@ class House:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._closed:
+            return
+        self._closed = True
         for proc in self.procs:
             if proc.running():
                 proc.kill()
