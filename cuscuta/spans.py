@@ -131,11 +131,6 @@ def make_grid(weights: Sequence[float], cells: int = limits.GRID_CELLS) -> Grid:
     return Grid(tuple(cuts), tuple(sums[i] for i in cuts))
 
 
-def weigh(grid: Grid, span: Span) -> float:
-    """Weight of a span; inside of a cell the weight is taken as even."""
-    return _weight_up_to(grid, span.stop) - _weight_up_to(grid, span.start)
-
-
 def _weight_up_to(grid: Grid, at: int) -> float:
     cell = bisect_right(grid.cuts, at) - 1
     if cell >= len(grid.cuts) - 1:

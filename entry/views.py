@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cuscuta import settling, spans
+from cuscuta import settling
 from cuscuta.broker.projection import Summary
 from cuscuta.model import CatalogueHead, CatalogueName, Failure, JobStatus, JobTag, Priority
 from cuscuta.spans import Span
@@ -200,8 +200,3 @@ def detail(name: CatalogueName, head: CatalogueHead, page: list[Any], following:
     return CatalogueDetail(
         name.name, name.hash, head.items, head.weight, len(head.cuts) - 1, name.updated_at, page, following
     )
-
-
-def missing(span: Span, stored: list[Span]) -> list[Span]:
-    """The spans without results."""
-    return spans.gaps(span, stored)

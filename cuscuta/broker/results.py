@@ -9,7 +9,7 @@ import msgspec
 from cuscuta import limits, spans, subjects
 from cuscuta.broker.connection import Broker
 from cuscuta.broker.kv import Bucket
-from cuscuta.errors import TooLarge
+from cuscuta.errors import ResultTooLarge, TooLarge
 from cuscuta.model import ChunkResult, ItemError, RecordError, decode, encode
 from cuscuta.spans import Span
 
@@ -127,7 +127,9 @@ def _slice(result: ChunkResult, span: Span, part: Span) -> ChunkResult:
 
 
 def _refused(span: Span, result: ChunkResult, size: int) -> ChunkResult:
-    error = ItemError("ResultTooLarge", f"result too large: {size:,} bytes; NATS takes 1 MiB unless configured higher")
+    error = ItemError(
+        ResultTooLarge.__name__, f"result too large: {size:,} bytes; NATS takes 1 MiB unless configured higher"
+    )
     return ChunkResult(
         values=[NULL], at=result.at, worker=result.worker, account=result.account, errors={str(span.start): error}
     )

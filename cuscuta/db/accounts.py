@@ -138,8 +138,3 @@ class Accounts:
         if gone:
             return True
         return False if await self.get(account) else None
-
-    async def by_state(self) -> dict[str, int]:
-        """How many accounts are in which state."""
-        rows = await self._db.rows("SELECT state, count(*) AS n FROM account_table GROUP BY state")
-        return {state: next((r["n"] for r in rows if r["state"] == state), 0) for state in AccountState}

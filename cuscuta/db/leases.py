@@ -181,14 +181,3 @@ class Leases:
             now,
         )
         return [(row["id"], row["lease_owner"] or "") for row in rows]
-
-    async def free(self) -> tuple[int, float | None]:
-        """(accounts that could be leased now, seconds until the next rested one, None if there is none)."""
-        row = await self._db.row(
-            """
-            SELECT count(*) FILTER (WHERE state = 'Idle' OR rest_until <= now()) AS free,
-                   extract(epoch FROM min(rest_until) FILTER (WHERE state = 'Resting') - now())::float8 AS next
-            FROM account_table WHERE rate > 0 AND state IN ('Idle', 'Resting')
-            """
-        )
-        return (row["free"], row["next"]) if row else (0, None)

@@ -11,8 +11,6 @@ from cuscuta.embedded.nats import EmbeddedError, Nats
 from cuscuta.embedded.postgres import Postgres, free_port
 from cuscuta.embedded.supervisor import Part, Say, end_leftovers, module, remember
 
-READY_S = 60.0
-
 
 class Stack:
     """Options, then `running()`. `env` goes to every part, over what the stack sets itself."""
