@@ -96,15 +96,28 @@ REST_S = _bound(
 THROTTLED_IN_PLACE = _bound(
     "THROTTLED_IN_PLACE", 3, "times", "throttled in a row, a chunk goes back: another account may be luckier [chosen]"
 )
+PACE_START_PER_S = _bound(
+    "PACE_START_PER_S", 10.0, "calls/s", "of an account whose allowance is unknown; doubles in 0.25 s of good answers"
+)
+PACE_LEAST_PER_S = _bound(
+    "PACE_LEAST_PER_S", 1 / 3600, "calls/s", "below one call an hour an account is no use to anybody [chosen]"
+)
+PACE_REMEMBERED = _bound(
+    "PACE_REMEMBERED", 2_000, "answers", "of the last second; past 2,000 a second nobody limits an account [chosen]"
+)
 SEATS_PER_PROCESS = _bound("SEATS_PER_PROCESS", 256, "seats", "one event loop; more seats are more processes [chosen]")
 JOBS_SUMMARISED = _bound(
     "JOBS_SUMMARISED", 500_000, "jobs", "in memory of an entry replica, about 1 KiB each; the oldest ended go first"
 )
 
 
+def _shown(value: int | float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
 def table() -> str:
     """The limits as a Markdown table."""
-    rows = [f"| `{row.name}` | {row.value:,} | {row.unit} | {row.why} |" for row in TABLE]
+    rows = [f"| `{row.name}` | {_shown(row.value)} | {row.unit} | {row.why} |" for row in TABLE]
     return "\n".join(["| limit | value | unit | why |", "| --- | --- | --- | --- |", *rows])
 
 

@@ -6,8 +6,6 @@ import random
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
-from aiolimiter import AsyncLimiter
-
 from cuscuta import backoff, limits
 from cuscuta.clock import Clock
 from cuscuta.db import Lease
@@ -16,6 +14,7 @@ from cuscuta.errors import AccountForbidden, AuthenticationFailed, CuscutaError,
 from cuscuta.model import Item
 from cuscuta.settings import Settings
 from worker.leaser import Leaser
+from worker.pace import Learnt, Pace
 from worker.upstream.protocol import Session, Target, Upstream
 
 ResultT = TypeVar("ResultT")
@@ -63,18 +62,14 @@ class Account:
         self.session = Session(email=lease.email, password=lease.password, user_id=lease.user_id, token=lease.token)
         self.rate = lease.rate
         self.item_s: float | None = None  # how long a poll takes with this account
-        self.throttled = 0  # times in a row
         self._login = asyncio.Lock()
         self._reset = False
         self._follows: dict[str, Target] = {}  # by uid
         self._calls: set[asyncio.Timeout] = set()
         self._pauses: set[asyncio.Timeout] = set()
         self.aborted = False  # a call was cut off: the upstream may still be at it
-        capacity = upstream.capacity
-        # One call per 1/rate seconds and no burst, so that no window of the upstream's can overflow. Every call counts,
-        # logging in and following too.
-        self._called = False
-        self._pace = AsyncLimiter(1, 1 / capacity.rate_per_s) if capacity.rate_per_s else None
+        learnt = Learnt(lease.pace, lease.pace_found) if lease.pace else None
+        self.pace = Pace(clock.monotonic(), upstream.capacity.rate_per_s, learnt)  # of every call, logging in too
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
@@ -160,20 +155,23 @@ class Account:
 
     async def _bounded(self, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """A call at the account's pace, within the item's time and within the lease's trust."""
-        if self._pace:
-            if not self._called:  # the holder before may have called a moment ago
-                await self._pace.acquire()
-            self._called = True
-            await self._interruptible(self._pace.acquire())
+        if (wait := self.pace.reserve(self._clock.monotonic())) > 0:
+            await self.pause(wait)
         loop = asyncio.get_running_loop()
         trust_s = self.trust_s
         if trust_s <= 0:
             raise LeaseLost("the lease is over")
         end = loop.time() + min(self._settings.item_timeout_s, trust_s)
+        began = self._clock.monotonic()
         try:
             async with asyncio.timeout_at(end) as timeout:
                 with _listed(self._calls, timeout):
-                    return await _own(call)
+                    answer = await _own(call)
+            self._answered(None, began)
+            return answer
+        except Throttled as error:
+            self._answered(error, began)
+            raise
         except TimeoutError as error:
             if not timeout.expired():
                 raise  # the adapter's own
@@ -183,6 +181,21 @@ class Account:
                 self.aborted = True
                 raise Cut("cut off") from error
             raise UpstreamTimeout(f"no answer within {self._settings.item_timeout_s:g} s") from error
+
+    def _answered(self, refusal: Throttled | None, began: float) -> None:
+        """Learn from an answer, for this holder and the next one."""
+        now = self._clock.monotonic()
+        if refusal is None:
+            self.pace.good(now)
+            self.lease.throttled = 0
+        else:
+            self.lease.throttled += 1
+            self.pace.refused(now, began, refusal.retry_after_s or 0.0)
+        if quota := self.session.quota:
+            self.session.quota = None
+            self.pace.told(now, quota)
+        if learnt := self.pace.learnt:
+            self.lease.pace, self.lease.pace_found = learnt
 
     async def _interruptible(self, wait: Awaitable[None]) -> None:
         try:
@@ -205,12 +218,11 @@ class Account:
 
     def rest_s(self, error: Throttled) -> float:
         """How long to rest after this throttling: semi-linear back-off, and no less than the upstream asked for."""
-        self.throttled += 1
-        s = self._settings
-        own = backoff.semi_linear(self.throttled, s.throttle_base_s, s.throttle_cap_s, random.random())
+        s, times = self._settings, self.lease.throttled
+        own = backoff.semi_linear(times, s.throttle_base_s, s.throttle_cap_s, random.random())
         if error.retry_after_s is None:
             return own
-        return min(limits.REST_S, max(error.retry_after_s, own if self.throttled > 1 else 0.0))
+        return min(limits.REST_S, max(error.retry_after_s, own if times > 1 else 0.0))
 
     def blamed(self, message: str) -> Return:
         """How to give the account back after an account error: the rate falls, below the floor it is disabled."""

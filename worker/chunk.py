@@ -148,7 +148,7 @@ class ChunkRun:
             except errors.Throttled as error:
                 seconds = self._account.rest_s(error)
                 in_place = max(1.0, (self._account.item_s or 0.0) * self._span.size)
-                if seconds > in_place or self._account.throttled > limits.THROTTLED_IN_PLACE:
+                if seconds > in_place or self._account.lease.throttled > limits.THROTTLED_IN_PLACE:
                     raise Resting(seconds, self._describe(error)) from error
                 await self._account.pause(seconds)
             except errors.UpstreamError as error:
@@ -158,7 +158,6 @@ class ChunkRun:
                 wait = backoff.exponential(tries, settings.backoff_base_s, settings.backoff_cap_s, random.random())
                 await self._account.pause(wait)
             else:
-                self._account.throttled = 0
                 return answer
 
     async def _guard(self) -> None:

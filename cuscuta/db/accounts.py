@@ -12,12 +12,12 @@ from cuscuta.transitions import AccountState
 
 _SHOWN = (
     "id, account_email, user_id, state, rate, lease_owner, lease_term, lease_time, lease_until, rest_until,"
-    " last_error, created_at, updated_at"
+    " pace, throttled, last_error, created_at, updated_at"
 )
 
 
 class Account(Struct, frozen=True):
-    """An account without its secrets."""
+    """An account without its secrets. `pace` is what it was found to be allowed, in calls a second."""
 
     id: int
     email: str
@@ -29,6 +29,8 @@ class Account(Struct, frozen=True):
     lease_time: datetime | None
     lease_until: datetime | None
     rest_until: datetime | None
+    pace: float | None
+    throttled: int
     last_error: str | None
     created_at: datetime
     updated_at: datetime
@@ -121,7 +123,7 @@ class Accounts:
             UPDATE account_table SET
                 state = CASE WHEN lease_until > now() THEN 'Resting' ELSE 'Idle' END,
                 rest_until = CASE WHEN lease_until > now() THEN lease_until END,
-                lease_term = lease_term + 1, lease_owner = NULL, last_error = NULL,
+                lease_term = lease_term + 1, lease_owner = NULL, last_error = NULL, throttled = 0,
                 rate = CASE WHEN rate > 0 THEN rate ELSE 1 END, updated_at = now()
             WHERE id = $1 RETURNING {_SHOWN}
             """,  # noqa: S608

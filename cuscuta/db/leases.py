@@ -21,7 +21,11 @@ from cuscuta.settings import Settings
 
 
 class Lease(Struct, kw_only=True):
-    """An account in somebody's hands. `trusted_until` is monotonic; the secrets are never printed."""
+    """An account in somebody's hands. `trusted_until` is monotonic; the secrets are never printed.
+
+    `pace` (calls a second), `pace_found` and `throttled` are what holders learnt about its allowance; the holder keeps
+    them up to date here, and they are stored at every renewal and at the return.
+    """
 
     account: int
     email: str
@@ -30,6 +34,9 @@ class Lease(Struct, kw_only=True):
     token: str | None
     rate: float
     term: int
+    pace: float | None = None
+    pace_found: bool = False
+    throttled: int = 0
     trusted_until: float
 
     def __repr__(self) -> str:
@@ -66,7 +73,8 @@ class Leases:
                 WHERE rate > 0 AND (state = 'Idle' OR (state = 'Resting' AND rest_until <= coalesce($4, now())))
                 ORDER BY rate DESC, lease_time ASC NULLS FIRST
                 LIMIT $2 FOR UPDATE SKIP LOCKED)
-            RETURNING id, account_email, account_password, user_id, temp_token, rate, lease_term
+            RETURNING id, account_email, account_password, user_id, temp_token, rate, lease_term,
+                pace, pace_found, throttled
             """,
             owner,
             count,
@@ -90,6 +98,9 @@ class Leases:
             token=self._vault.open(row["temp_token"]) if row["temp_token"] else None,
             rate=row["rate"],
             term=row["lease_term"],
+            pace=row["pace"],
+            pace_found=row["pace_found"],
+            throttled=row["throttled"],
             trusted_until=asked + self._trust_s,
         )
 
@@ -109,8 +120,10 @@ class Leases:
         rows = await self._db.rows(
             """
             UPDATE account_table a SET
-                lease_time = coalesce($4, now()), lease_until = coalesce($4, now()) + make_interval(secs => $3)
-            FROM unnest($1::bigint[], $2::bigint[]) AS held (id, term)
+                lease_time = coalesce($4, now()), lease_until = coalesce($4, now()) + make_interval(secs => $3),
+                pace = held.pace, pace_found = held.found, throttled = held.throttled
+            FROM unnest($1::bigint[], $2::bigint[], $5::float8[], $6::boolean[], $7::integer[])
+                AS held (id, term, pace, found, throttled)
             WHERE a.id = held.id AND a.lease_term = held.term AND a.state = 'Using'
               AND a.lease_until > coalesce($4, now())
             RETURNING a.id
@@ -119,6 +132,9 @@ class Leases:
             [lease.term for lease in leases],
             self._term_s,
             now,
+            [lease.pace for lease in leases],
+            [lease.pace_found for lease in leases],
+            [lease.throttled for lease in leases],
         )
         kept = {row["id"] for row in rows}
         lost = []
@@ -139,7 +155,8 @@ class Leases:
                              WHEN $5::float8 > 0 THEN 'Resting' ELSE 'Idle' END,
                 rate = new.rate,
                 rest_until = CASE WHEN $5::float8 > 0 THEN now() + make_interval(secs => $5::float8) END,
-                lease_owner = NULL, lease_until = NULL, last_error = coalesce($6, last_error), updated_at = now()
+                lease_owner = NULL, lease_until = NULL, last_error = coalesce($6, last_error), updated_at = now(),
+                pace = $8, pace_found = $9, throttled = $10
             FROM (SELECT CASE WHEN rate = $7::float8 THEN $3::float8 ELSE rate END AS rate
                   FROM account_table WHERE id = $1) new  -- a rate that an operator set meanwhile stays
             WHERE a.id = $1 AND a.lease_term = $2 AND a.state = 'Using'
@@ -152,6 +169,9 @@ class Leases:
             float(how.rest_s),
             how.error,
             lease.rate,
+            lease.pace,
+            lease.pace_found,
+            lease.throttled,
         )
         return bool(rows)
 

@@ -10,6 +10,7 @@ import pytest
 
 from cuscuta.clock import SystemClock
 from cuscuta.db import Accounts, Database, Leases, Vault
+from cuscuta.db.database import migrations
 from cuscuta.db.leases import Return
 from cuscuta.db.vault import VaultError, new_key
 from cuscuta.embedded.postgres import Postgres
@@ -58,7 +59,7 @@ async def now(db: Database) -> datetime:
 async def test_migrations_run_once_however_many_start(settings: Settings) -> None:
     databases = [Database(settings, SystemClock(), get("test")) for _ in range(6)]
     done = await asyncio.gather(*(database.migrate() for database in databases))
-    assert sorted(map(len, done)) == [0, 0, 0, 0, 0, 1]
+    assert sorted(map(len, done)) == [0, 0, 0, 0, 0, len(migrations())]
 
 
 async def test_secrets_are_encrypted_and_keys_rotate(db: Database, accounts: Accounts, settings: Settings) -> None:
@@ -120,6 +121,27 @@ async def test_the_databases_clock_ends_a_lease_and_the_term_fences_the_old_hold
     assert await leases.give_back(new, Return(0.9))
     (again,) = await leases.acquire("new", 1)
     assert (again.token, again.user_id) == ("token", "user")
+
+
+async def test_the_pace_survives_the_lease_and_the_death_of_its_holder(
+    db: Database, accounts: Accounts, leases: Leases
+) -> None:
+    await accounts.save([("a@x", "p")])
+    (first,) = await leases.acquire("w", 1)
+    assert (first.pace, first.pace_found, first.throttled) == (None, False, 0)
+    first.pace, first.pace_found, first.throttled = 24.5, True, 2
+    assert await leases.renew([first]) == []  # and then it is killed
+    later = await now(db) + timedelta(seconds=31)
+    await leases.expire(10, now=later)
+    (second,) = await leases.acquire("w", 1)
+    assert (second.pace, second.pace_found, second.throttled) == (24.5, True, 2)
+    second.pace, second.throttled = 26.0, 0
+    await leases.give_back(second, Return(1.0))
+    (third,) = await leases.acquire("w", 1)
+    assert (third.pace, third.pace_found, third.throttled) == (26.0, True, 0)
+    first.pace = 99.0
+    await leases.renew([first])  # a late one changes nothing
+    assert (await accounts.get(third.account)).pace == 26.0  # type: ignore[union-attr]
 
 
 async def test_rest_and_disable(db: Database, accounts: Accounts, leases: Leases) -> None:

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +14,7 @@ import jmespath.exceptions
 
 from cuscuta import errors, limits
 from cuscuta.model import Item
+from worker.upstream import ratelimit
 from worker.upstream.protocol import Capacity, Session, Target, Upstream
 from worker.upstream.schema import ACCOUNT_NAMES, MEANS, POLL_NAMES, AdapterFile, Call, ErrorRule
 from worker.upstream.template import Template
@@ -117,6 +117,7 @@ class Declarative(Upstream):
             raise errors.UpstreamTimeout(f"{step}: no answer within {self._file.timeout_s:g} s") from error
         except httpx.HTTPError as error:
             raise errors.UpstreamUnavailable(f"{step}: {type(error).__name__}") from error
+        session.quota = ratelimit.quota(response.headers, datetime.now(UTC)) or session.quota
         self._check(step, response, body)
         if response.status_code == 204 or not body:
             return None
@@ -244,19 +245,5 @@ def _by_status(step: str, status: int) -> type[errors.UpstreamError]:
 def _make(kind: type[errors.UpstreamError], step: str, response: httpx.Response) -> errors.UpstreamError:
     message = f"{step}: the upstream answered {response.status_code}"
     if kind is errors.Throttled:
-        return errors.Throttled(message, _retry_after(response.headers.get("retry-after")))
+        return errors.Throttled(message, ratelimit.retry_after(response.headers.get("retry-after"), datetime.now(UTC)))
     return kind(message)
-
-
-def _retry_after(text: str | None) -> float | None:
-    """Seconds of a Retry-After header, given as a number or as a date; None for none or nonsense."""
-    if not text:
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            seconds = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
-        except (ValueError, TypeError):
-            return None
-    return max(0.0, seconds) if seconds == seconds and seconds != float("inf") else None

@@ -1,5 +1,6 @@
 """An upstream that answers at once, in process: for benchmarks of everything else."""
 
+import math
 from typing import Any
 
 from cuscuta.model import Item
@@ -10,7 +11,7 @@ class Noop(Upstream):
     """Every item's value is its id."""
 
     name = "noop"
-    capacity = Capacity(follow_slots=1_000)
+    capacity = Capacity(rate_per_s=math.inf, follow_slots=1_000)
 
     async def poll(self, session: Session, target: Target, item: Item) -> Any:
         """The id."""

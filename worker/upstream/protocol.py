@@ -9,13 +9,15 @@ from typing import Any
 from msgspec import Struct
 
 from cuscuta.model import Item
+from worker.pace import Quota
 
 
 class Capacity(Struct, frozen=True, kw_only=True):
     """What the upstream allows each account.
 
-    `rate_per_s` polls a second (None: unlimited), `concurrency` polls at once, `follow_slots` targets followed at once,
-    `targets_per_poll` targets that one poll answers for, `repeatable` whether polling an item twice is harmless.
+    `rate_per_s` calls a second (None: unknown, found out by trying; `math.inf`: no limit at all), `concurrency` polls
+    at once, `follow_slots` targets followed at once, `targets_per_poll` targets that one poll answers for, `repeatable`
+    whether polling an item twice is harmless.
     """
 
     rate_per_s: float | None = None
@@ -27,13 +29,15 @@ class Capacity(Struct, frozen=True, kw_only=True):
 
 class Session(Struct, kw_only=True):
     """One account at the upstream. `log_in` fills `token` and, if there is one, `user_id`; both are kept for the next
-    holder. `state` is the adapter's own and ends with the lease."""
+    holder. `state` is the adapter's own and ends with the lease. An adapter that reads in an answer what is left of the
+    allowance (`worker.upstream.ratelimit`) says so in `quota`."""
 
     email: str
     password: str
     user_id: str | None = None
     token: str | None = None
     state: dict[str, Any] = {}
+    quota: Quota | None = None
 
     def __repr__(self) -> str:
         return "Session(***)"
