@@ -105,6 +105,7 @@ PACE_LEAST_PER_S = _bound(
 PACE_REMEMBERED = _bound(
     "PACE_REMEMBERED", 2_000, "answers", "of the last second; past 2,000 a second nobody limits an account [chosen]"
 )
+HEDGE_SHARE = _bound("HEDGE_SHARE", 0.03, "-", "of a job's items that may be asked for twice [issue 3]")
 SEATS_PER_PROCESS = _bound("SEATS_PER_PROCESS", 256, "seats", "one event loop; more seats are more processes [chosen]")
 JOBS_SUMMARISED = _bound(
     "JOBS_SUMMARISED", 500_000, "jobs", "in memory of an entry replica, about 1 KiB each; the oldest ended go first"

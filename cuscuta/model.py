@@ -119,6 +119,7 @@ class Queue(Struct, omit_defaults=True):
     ended_at: When | None = None
     seats: int = 0
     chunks: int = 0
+    hedges: int = 0  # items that a second seat was asked for, because the first took too long
 
 
 class Progress(Struct, omit_defaults=True):
@@ -154,7 +155,7 @@ class ActiveJob(Struct, frozen=True, omit_defaults=True):
     """What a worker must know to join a job; `cuscuta_active`.
 
     A chunk whose stream sequence is above `fresh_until` was published later than the job's admission, so something of
-    it may be stored already.
+    it may be stored already. `seats`, `policy` and `chunk_items` are what the job was divided by.
     """
 
     uid: str
@@ -166,6 +167,9 @@ class ActiveJob(Struct, frozen=True, omit_defaults=True):
     deadline: When | None = None
     traceparent: str | None = None
     fresh_until: int = 0
+    seats: int = 1
+    policy: Policy = Policy.CHUNK
+    chunk_items: int = limits.CHUNK_ITEMS
 
     @property
     def order(self) -> tuple[int, datetime, str]:
@@ -239,7 +243,7 @@ class Event(Struct, frozen=True, omit_defaults=True):
 class Announcement(Struct, frozen=True, omit_defaults=True):
     """A hint on `cuscuta.announce`; nothing is lost if it is."""
 
-    kind: str  # submitted | active | ended | chunk
+    kind: str  # submitted | active | ended | chunk | idle
     uid: str
     active: ActiveJob | None = None
 

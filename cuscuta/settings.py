@@ -81,6 +81,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         15.0
     )
 
+    donation: Annotated[bool, _d("at a job's tail, busy seats share what they have with idle ones")] = True
+    hedging: Annotated[bool, _d("at a job's tail, an idle seat may ask again for what another waits for too long")] = (
+        True
+    )
+
     ack_wait_s: Annotated[float, Meta(ge=0.5, le=600), _d("a chunk whose holder is silent this long is handed on")] = (
         10.0
     )

@@ -81,6 +81,11 @@ def clip(span: Span, whole: Span) -> Span:
     return Span(start, max(start, min(span.stop, whole.stop)))
 
 
+def inside(inner: Span, outer: Span) -> bool:
+    """Whether all of `inner` lies in `outer`."""
+    return outer.start <= inner.start and inner.stop <= outer.stop
+
+
 def split(span: Span, parts: int) -> list[Span]:
     """At most `parts` non-empty spans of sizes that differ by one at most."""
     parts = max(1, min(parts, span.size))

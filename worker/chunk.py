@@ -3,34 +3,31 @@
 Nothing here decides what an error means: `cuscuta.errors` says it by type, and `run` is the table of DESIGN §5.
 """
 
-import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
 
-from cuscuta import backoff, errors, limits, spans, telemetry
+from cuscuta import backoff, errors, limits, telemetry
 from cuscuta.broker.settle import close
 from cuscuta.clock import wait_for_event
 from cuscuta.db.leases import Return
-from cuscuta.errors import BrokerUnavailable, CuscutaError, Verdict, verdict_of
-from cuscuta.model import ChunkResult, DeadChunk, Item, ItemError, JobStatus, encode
+from cuscuta.errors import CuscutaError, Verdict, verdict_of
+from cuscuta.model import Item, ItemError, JobStatus, encode
 from cuscuta.spans import Span
-from worker import choice, pieces, window
+from worker import balance, choice, pieces, window
 from worker.account import Account, Cut, LeaseLost
 from worker.failures import describe, where
-from worker.handback import put_back
+from worker.gift import Gifts
+from worker.handback import give_up, put_back
 from worker.jobs import Job
 from worker.kit import Kit
 from worker.pieces import Piece
-from worker.upstream.protocol import Target
+from worker.shelf import Answer, Shelf
 
 AnswerT = TypeVar("AnswerT")
-
-FLUSH_BYTES = 512 << 10  # half of NATS's default max_payload, so that a flush is one message
-_NULL = msgspec.Raw(b"null")
 
 
 class HoldLost(CuscutaError):
@@ -51,14 +48,10 @@ class ChunkRun:
     def __init__(self, kit: Kit, account: Account, job: Job, held: list[Piece], todo: list[Span]) -> None:
         self._kit, self._account, self._job, self._held, self._todo = kit, account, job, held, todo
         self._span = pieces.whole(held)
-        self._cursor = todo[0].start if todo else self._span.stop  # everything before it is polled
-        self._start = self._cursor  # of the values that are not flushed yet
-        self._values: list[msgspec.Raw] = []
-        self._errors: dict[str, ItemError] = {}
-        self._bytes = 0
-        self._flushed_at = kit.bus.clock.monotonic()
-        self._writes: list[asyncio.Task[bool]] = []
-        self._target = Target("")
+        self._shelf = Shelf(kit, job.uid, account.lease.account, self._trusted)
+        self._shelf.begin(todo[0].start if todo else self._span.stop)
+        self._gifts = Gifts(kit, account, held, todo, self._shelf)
+        self._answered_at = 0.0
 
     async def run(self) -> Return | None:
         """Work it off. None: go on with this account; else how to give the account back."""
@@ -71,7 +64,11 @@ class ChunkRun:
         parent = first.hold.delivery.headers.get("traceparent")
         try:
             with telemetry.span("chunk", parent, **{"cuscuta.job": job.uid, "cuscuta.span": str(self._span)}):
-                await self._poll_all()
+                kit.tail.enter(self._gifts)
+                try:
+                    await self._poll_all()
+                finally:
+                    kit.tail.leave(self._gifts)
             account.succeeded()
             await kit.finisher.start(job.uid, self._finish())
         except (Cut, HoldLost) as error:
@@ -106,30 +103,49 @@ class ChunkRun:
     # --- polling -------------------------------------------------------------------------------------------------
 
     async def _poll_all(self) -> None:
-        kit, account, body = self._kit, self._account, self._held[0].body
+        kit, account, body, gifts = self._kit, self._account, self._held[0].body, self._gifts
         if not self._todo:
             return  # all of it is stored: nobody is asked, not even whether the target is still there
-        began = kit.bus.clock.monotonic()
         self._target = await self._patiently(lambda: account.target(self._job.uid, body.target))
-        width = kit.upstream.capacity.concurrency
+        await self._shrink()
+        self._answered_at = kit.bus.clock.monotonic()
         for gap in self._todo:
-            self._cursor = self._start = gap.start
-            items = await kit.bus.broker.insist(lambda: kit.bus.catalogues.items(body.catalogue, gap))  # noqa: B023
-            async with contextlib.aclosing(window.in_order(items, self._ask, width)) as values:
-                async for value in values:
-                    await self._add(value)
-            await self._flush()
-        self._cursor = self._span.stop
-        took = kit.bus.clock.monotonic() - began
-        account.item_s = choice.smooth(account.item_s, took / sum(gap.size for gap in self._todo))
+            self._shelf.begin(gap.start)
+            while await gifts.left(gap, self._shelf.cursor):
+                part = Span(self._shelf.cursor, gap.stop)
+                items = await kit.bus.broker.insist(lambda: kit.bus.catalogues.items(body.catalogue, part))  # noqa: B023
+                upcoming = self._upcoming(part, items)
+                async with contextlib.aclosing(
+                    window.in_order(upcoming, self._ask, kit.upstream.capacity.concurrency)
+                ) as answers:
+                    async for answer in answers:
+                        await self._add(answer)
+            await self._shelf.flush()
 
-    async def _ask(self, item: Item) -> msgspec.Raw | ItemError:
-        try:
-            return await self._patiently(lambda: self._value(item))
-        except errors.UpstreamError as error:
-            if error.verdict is not Verdict.ITEM:
-                raise
-            return ItemError(type(error).__name__, self._describe(error))
+    async def _shrink(self) -> None:
+        """A slow seat keeps of a chunk what it can do before the job ends; the rest is for quicker ones."""
+        kit, job = self._kit, self._job
+        rest = self._gifts.rest
+        left = job.active.span.stop - self._span.start
+        keep = balance.fair_size(rest, left, kit.tail.fleet_per_s(job), self._account.item_s)
+        if kit.tail.donates(job) and keep < rest:
+            await self._gifts.give(balance.Gift(keep, 1))
+
+    def _upcoming(self, part: Span, items: Sequence[Item]) -> Iterator[tuple[int, Item]]:
+        for index, item in zip(range(part.start, part.stop), items, strict=True):
+            if not self._gifts.begin(index):
+                return
+            yield index, item
+
+    async def _ask(self, entry: tuple[int, Item]) -> Answer:
+        index, item = entry
+        with self._gifts.asking(index):
+            try:
+                return await self._patiently(lambda: self._value(item))
+            except errors.UpstreamError as error:
+                if error.verdict is not Verdict.ITEM:
+                    raise
+                return ItemError(type(error).__name__, self._describe(error))
 
     async def _value(self, item: Item) -> msgspec.Raw:
         value = await self._account.poll(self._target, item)
@@ -138,13 +154,20 @@ class ChunkRun:
             return value
         return msgspec.Raw(encode(value))
 
+    async def _add(self, answer: Answer) -> None:
+        now, account = self._kit.bus.clock.monotonic(), self._account
+        account.item_s = choice.smooth(account.item_s, now - self._answered_at, 0.2)
+        self._kit.tail.item_s[account.lease.account] = account.item_s
+        self._answered_at = now
+        await self._shelf.add(answer)
+
     async def _patiently(self, call: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
         """A call of the upstream: short rests and failures that may pass are waited out in place."""
         settings, tries = self._kit.settings, 0
         while True:
             await self._guard()
             try:
-                answer = await call()
+                return await call()
             except errors.Throttled as error:
                 seconds = self._account.rest_s(error)
                 in_place = max(1.0, (self._account.item_s or 0.0) * self._span.size)
@@ -157,8 +180,6 @@ class ChunkRun:
                     raise
                 wait = backoff.exponential(tries, settings.backoff_base_s, settings.backoff_cap_s, random.random())
                 await self._account.pause(wait)
-            else:
-                return answer
 
     async def _guard(self) -> None:
         """Before each call: go on only if the result will count, and can be written."""
@@ -170,67 +191,20 @@ class ChunkRun:
         if not self._trusted():
             raise HoldLost("ack-wait passed")
 
-    # --- storing -------------------------------------------------------------------------------------------------
-
-    async def _add(self, value: msgspec.Raw | ItemError) -> None:
-        if isinstance(value, ItemError):
-            self._errors[str(self._cursor)] = value
-            value = _NULL
-        size = len(memoryview(value))
-        if self._values and self._bytes + size > FLUSH_BYTES:
-            await self._flush()
-        self._values.append(value)
-        self._bytes += size
-        self._cursor += 1
-        if self._kit.bus.clock.monotonic() - self._flushed_at >= self._kit.settings.flush_s:
-            await self._flush()
-
-    async def _flush(self) -> None:
-        self._flushed_at = self._kit.bus.clock.monotonic()
-        if not self._values:
-            return
-        span = Span(self._start, self._start + len(self._values))
-        result = ChunkResult(
-            self._values, self._kit.bus.clock.wall(), self._kit.name, self._account.lease.account, self._errors
-        )
-        self._start, self._values, self._errors, self._bytes = span.stop, [], {}, 0
-        self._writes.append(await self._kit.finisher.start(self._job.uid, self._write(span, result)))
-
-    async def _write(self, span: Span, result: ChunkResult) -> bool:
-        """Store results for as long as the chunk is ours; whether they are stored."""
-        broker, tries = self._kit.bus.broker, 0
-        while self._trusted():
-            try:
-                await self._kit.bus.results.write(self._job.uid, span, result)
-                return True
-            except BrokerUnavailable:
-                tries += 1
-                await self._kit.bus.clock.sleep(backoff.exponential(tries, 0.1, 1.0, random.random()))
-            except errors.BrokerRefused as error:
-                self._kit.log.error("a result was refused", uid=self._job.uid, span=str(span), cause=str(error))
-                await self._kit.bus.clock.sleep(1.0)
-            if not broker.connected.is_set():
-                await wait_for_event(broker.connected, 0.5)
-        return False
-
-    async def _stored(self) -> bool:
-        """Wait for all writes; whether everything polled so far is stored."""
-        return all([await write for write in self._writes])
+    # --- ending --------------------------------------------------------------------------------------------------
 
     def _trusted(self) -> bool:
         return all(piece.hold.trusted() for piece in self._held)
 
     async def _finish(self) -> bool:
         """Acknowledge after the writes' own acknowledgement."""
-        stored = await self._stored()
+        stored = await self._shelf.stored()
         if stored:
             for piece in self._held:
                 await piece.hold.delivery.ack()
             self._job.unsettled = self._held[-1].hold.delivery
         self._drop()
         return stored
-
-    # --- ending otherwise ----------------------------------------------------------------------------------------
 
     async def _interrupted(self, error: CuscutaError) -> None:
         if isinstance(error, Cut) and not self._job.ended:
@@ -240,39 +214,32 @@ class ChunkRun:
 
     async def _hand_back(self, kind: str, message: str, *, another: bool) -> None:
         """Store what is done, publish the rest as the next incarnations, acknowledge: in this order."""
-        await self._flush()
-        if not await self._stored() or not self._trusted() or self._job.ended:
+        await self._shelf.flush()
+        stop = await self._gifts.close()
+        if not await self._shelf.stored() or not self._trusted() or self._job.ended:
             self._drop()
             return
+        cursor = self._shelf.cursor
         for piece in self._held:
-            where = pieces.place(piece, self._cursor)
-            if where < 0:
+            rest = pieces.rest(piece, cursor, stop)
+            if not rest.size:
                 await piece.hold.delivery.ack()
                 continue
-            attempts = piece.attempts + (1 if another and where == 0 else 0)
-            if where == 0:
+            in_hand = piece.name.span.start <= cursor
+            attempts = piece.attempts + (1 if another and in_hand else 0)
+            if in_hand:
                 self._fail(kind, message, attempts)
                 if attempts >= self._kit.settings.max_attempts:
                     await self._give_up(piece, f"{kind}: {message}")
                     continue
-            await put_back(self._kit, piece, pieces.rest(piece, self._cursor), attempts)
+            await put_back(self._kit, piece, rest, attempts)
         self._job.unsettled = self._held[-1].hold.delivery
         self._drop()
 
     async def _give_up(self, piece: Piece, reason: str) -> None:
-        """File what is not stored under CUSCUTA_DEAD, then end the message with the reason."""
-        kit, uid, delivery = self._kit, self._job.uid, piece.hold.delivery
-        stored = await kit.bus.broker.insist(lambda: kit.bus.results.stored(uid))
-        for gap in spans.gaps(piece.name.span, stored):
-            dead = DeadChunk(uid, gap, reason, piece.attempts + 1, kit.bus.clock.wall(), kit.name)
-            await kit.bus.broker.insist(lambda: kit.bus.bury(dead))  # noqa: B023 - awaited before the loop goes on
         self._fail("GivenUp", reason)
-        try:
-            await delivery.term(reason[:200])
-        except BrokerUnavailable as error:
-            kit.log.debug("a term was not heard; the chunk comes again and is given up again", cause=str(error))
-        self._job.unsettled = delivery
-        kit.holds.drop(piece.hold)
+        await give_up(self._kit, piece, reason)
+        self._job.unsettled = piece.hold.delivery
 
     def _describe(self, error: BaseException) -> str:
         session = self._account.session

@@ -1,10 +1,11 @@
-"""Putting work back into the queue: the next incarnation first, then the old one's acknowledgement."""
+"""Putting work back into the queue, the next incarnation before the old one's end; or giving it up, with a grave."""
 
 from cuscuta import subjects
 from cuscuta.errors import BrokerRefused, BrokerUnavailable
-from cuscuta.model import ChunkBody, encode
+from cuscuta.model import ChunkBody, DeadChunk, encode
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
+from worker.gaps import unclaimed
 from worker.kit import Kit
 from worker.pieces import Piece
 
@@ -28,4 +29,16 @@ async def put_back(kit: Kit, piece: Piece, span: Span, attempts: int) -> None:
         await piece.hold.delivery.ack()
         await kit.bus.announce("chunk", piece.name.uid)
         break
+    kit.holds.drop(piece.hold)
+
+
+async def give_up(kit: Kit, piece: Piece, reason: str) -> None:
+    """File what of a chunk nobody has done or will do under the dead chunks, then end the message with the reason."""
+    for gap in await unclaimed(kit, piece.name):
+        dead = DeadChunk(piece.name.uid, gap, reason, piece.attempts + 1, kit.bus.clock.wall(), kit.name)
+        await kit.bus.broker.insist(lambda: kit.bus.bury(dead))  # noqa: B023 - awaited before the loop goes on
+    try:
+        await piece.hold.delivery.term(reason[:200])
+    except BrokerUnavailable as error:
+        kit.log.debug("a term was not heard; the chunk comes again and is given up again", cause=str(error))
     kit.holds.drop(piece.hold)

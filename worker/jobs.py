@@ -8,9 +8,11 @@ from cuscuta.broker import Bus, Delivery
 from cuscuta.clock import wait_for_event
 from cuscuta.errors import BrokerUnavailable
 from cuscuta.model import ActiveJob, Announcement, RecordError, decode
+from cuscuta.spans import Span
 from worker import choice
 
 _TRUTH_S = 1.0
+_ANCHOR_S = 0.25  # long enough for every seat of a quick fleet to have taken a chunk
 DRY_S = 1.0  # an empty queue is asked again after this; a hint or an open pull is quicker
 
 
@@ -24,11 +26,31 @@ class Job:
         self.pulling = asyncio.Lock()  # the server deals chunks out among open pulls, and neighbours are cheaper
         self.chunk_s: float | None = None  # how long a chunk takes here
         self.unsettled: Delivery | None = None  # the last chunk acknowledged here since the job was last checked
+        self.frontier = active.span.start  # all chunks before it were dealt out at least once
+        self._anchor: tuple[float, int] | None = None
+        self.dealt_per_s: float | None = None  # how many items a second the queue deals out to all seats together
 
     @property
     def uid(self) -> str:
         """The job's uid."""
         return self.active.uid
+
+    @property
+    def left(self) -> int:
+        """Items whose chunks were not dealt out yet, as far as this process has seen."""
+        return self.active.span.stop - self.frontier
+
+    def dealt(self, span: Span, now: float) -> None:
+        """A chunk came for the first time. They come in order, so this tells how far the whole fleet is."""
+        if span.stop <= self.frontier:
+            return
+        self.frontier = span.stop
+        if self._anchor is None:
+            self._anchor = now, span.stop
+        elif now - self._anchor[0] >= _ANCHOR_S:
+            speed = (span.stop - self._anchor[1]) / (now - self._anchor[0])
+            self.dealt_per_s = choice.smooth(self.dealt_per_s, speed)
+            self._anchor = now, span.stop
 
 
 class Jobs:
@@ -41,6 +63,7 @@ class Jobs:
         self._absent: set[str] = set()
         self.changed = asyncio.Event()
         self.on_end: Callable[[str], None] = lambda uid: None
+        self.on_idle: Callable[[str], None] = lambda uid: None
 
     def poke(self) -> None:
         """Wake whoever waits for a change."""
@@ -90,6 +113,8 @@ class Jobs:
             self._add(hint.active)
         elif hint.kind == "ended":
             self.end(hint.uid)
+        elif hint.kind == "idle":
+            self.on_idle(hint.uid)
         elif hint.kind == "chunk" and (job := self._jobs.get(hint.uid)):
             job.dry_until = 0.0
             self.poke()

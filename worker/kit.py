@@ -11,6 +11,7 @@ from worker.finisher import Finisher
 from worker.holds import Holds
 from worker.jobs import Jobs
 from worker.leaser import Leaser
+from worker.tail import Tail
 from worker.upstream.protocol import Upstream
 
 
@@ -28,4 +29,5 @@ class Kit:
     holds: Holds
     failures: Failures
     finisher: Finisher
+    tail: Tail
     halt: asyncio.Event

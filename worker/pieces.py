@@ -49,14 +49,6 @@ def whole(pieces: Sequence[Piece]) -> Span:
     return Span(pieces[0].name.span.start, pieces[-1].name.span.stop)
 
 
-def place(piece: Piece, cursor: int) -> int:
-    """-1: done, everything before the cursor; 0: the cursor is in it; 1: not begun."""
-    span = piece.name.span
-    if span.stop <= cursor:
-        return -1
-    return 0 if span.start <= cursor else 1
-
-
-def rest(piece: Piece, cursor: int) -> Span:
-    """What of a chunk the cursor has not reached."""
-    return spans.clip(piece.name.span, Span(cursor, piece.name.span.stop))
+def rest(piece: Piece, cursor: int, stop: int) -> Span:
+    """What of a chunk the cursor has not reached, up to where what was given away begins."""
+    return spans.clip(piece.name.span, Span(cursor, stop))

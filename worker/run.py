@@ -26,6 +26,7 @@ from worker.kit import Kit
 from worker.leaser import Leaser
 from worker.presence import Heartbeat
 from worker.seat import Seat
+from worker.tail import Tail
 from worker.upstream.loader import AdapterError, load
 from worker.upstream.protocol import Upstream
 from worker.upstream.schema import AdapterFileError
@@ -69,6 +70,7 @@ async def _run(
 ) -> None:
     settings, clock = process.settings, process.clock
     async with asyncio.TaskGroup() as background, asyncio.TaskGroup() as finishing:
+        jobs = Jobs(bus)
         kit = Kit(
             name=process.name,
             settings=settings,
@@ -76,20 +78,23 @@ async def _run(
             log=process.log,
             upstream=upstream,
             leaser=Leaser(leases, process.name, settings.lease_term_s, clock, process.log),
-            jobs=Jobs(bus),
+            jobs=jobs,
             holds=Holds(clock, settings.ack_wait_s),
             failures=Failures(bus, process.name),
             finisher=Finisher(finishing),
+            tail=Tail(bus, jobs, settings, upstream.capacity.repeatable),
             halt=process.halt,
         )
         seats = [Seat(kit, index) for index in range(settings.seats)]
         heartbeat = Heartbeat(process, bus, seats, state)
         kit.jobs.on_end = _Ending(seats)
+        kit.jobs.on_idle = kit.tail.hint
         duties = (
             kit.leaser.hand_out,
             kit.leaser.renew,
             kit.jobs.follow,
             kit.holds.tick,
+            kit.tail.watch,
             kit.failures.flush_for_ever,
             partial(state.watch, {"nats": bus.ping, "postgres": database.ping}),
             heartbeat.beat,

@@ -13,10 +13,11 @@ from cuscuta.db.leases import Return
 from cuscuta.errors import BrokerUnavailable, CuscutaError
 from cuscuta.model import ChunkBody, DeadChunk, RecordError, decode
 from cuscuta.spans import Span
-from worker import choice, pieces
+from worker import balance, choice, pieces
 from worker.account import HALT_GRACE_S, Account
 from worker.chunk import ChunkRun
 from worker.ending import settle_if_done
+from worker.gaps import unclaimed
 from worker.handback import put_back
 from worker.jobs import DRY_S, Job
 from worker.kit import Kit
@@ -36,6 +37,7 @@ class Seat:
         self._puller = Puller(kit.bus.broker, self._stray)
         self.account: Account | None = None
         self.doing = "idle"
+        self._back: dict[str, float] = {}  # by uid, since when this seat stands back
         # A hold is trusted from the beginning of its pull on, so a pull must be short beside ack-wait.
         self._patience_s = min(LONG_PULL_S, kit.settings.ack_wait_s / 5)
 
@@ -75,6 +77,7 @@ class Seat:
                     await asyncio.wait({future})
 
     async def _leave(self, account: Account, how: Return) -> None:
+        self._kit.tail.item_s.pop(account.lease.account, None)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HALT_GRACE_S if self._kit.halt.is_set() else 5):
                 await account.forget(lambda uid: False)
@@ -123,9 +126,12 @@ class Seat:
             return nothing
         changed = kit.jobs.changed
         for job in choice.worth_asking(kit.jobs.in_order(), clock.monotonic()):
+            if self._stands_back(account, job):
+                continue
             async with job.pulling:
                 pulled = await self._puller.take(kit.bus.work.stream, _consumer(job), choice.credit(job.chunk_s))
             if pulled.deliveries:
+                self._dealt(job, pulled)
                 return pulled
             job.dry_until = clock.monotonic() + (GONE_S if pulled.gone else DRY_S)
             if pulled.gone:
@@ -141,12 +147,39 @@ class Seat:
         if not waiting or kit.halt.is_set() or changed.is_set():
             await wait_for_event(changed, LONG_PULL_S)
             return nothing
+        waiting = [job for job in waiting if not self._stands_back(account, job)]
+        if not waiting:
+            await wait_for_event(changed, account.item_s or LONG_PULL_S)
+            return nothing
         job = waiting[self._index % len(waiting)]
-        pulled = await self._puller.wait(kit.bus.work.stream, _consumer(job), self._patience_s, changed)
+        say = partial(self._idle, job)
+        pulled = await self._puller.wait(kit.bus.work.stream, _consumer(job), self._patience_s, changed, say)
+        self._dealt(job, pulled)
         if pulled.gone:
             kit.jobs.doubt()
             await clock.sleep(0.1)
         return pulled
+
+    async def _idle(self, job: Job) -> None:
+        """Tell those who have chunks of a job that somebody waits for a share of them."""
+        if self._kit.tail.wanted:
+            await self._kit.bus.announce("idle", job.uid)
+
+    def _dealt(self, job: Job, pulled: Pulled) -> None:
+        """Notice how far the job's queue is, by the chunks that came for the first time."""
+        for delivery in pulled.deliveries:
+            if delivery.delivered == 1 and delivery.sequence <= job.active.fresh_until:
+                with contextlib.suppress(ValueError):
+                    job.dealt(subjects.parse_chunk(delivery.subject).span, self._kit.bus.clock.monotonic())
+
+    def _stands_back(self, account: Account, job: Job) -> bool:
+        """Whether to leave a job's last chunks to quicker seats; for as long as one answer takes, then no more."""
+        fleet, now = self._kit.tail.fleet_per_s(job), self._kit.bus.clock.monotonic()
+        if not balance.stands_back(job.left, fleet, job.active.seats, account.item_s):
+            return False
+        if job.uid not in self._back:
+            self._back = {uid: at for uid, at in self._back.items() if self._kit.jobs.get(uid)}
+        return now - self._back.setdefault(job.uid, now) < (account.item_s or 0.0)
 
     # --- working -------------------------------------------------------------------------------------------------
 
@@ -210,12 +243,10 @@ class Seat:
         )
 
     async def _todo(self, stretch: list[Piece], stored: Stored) -> list[Span]:
-        """What of a stretch is not stored yet; whatever is not fresh has its job's results listed."""
-        first = stretch[0]
-        if self._fresh(stored, first):
+        """What of a stretch is left to do; whatever is not fresh has its job's queue and results listed."""
+        if self._fresh(stored, stretch[0]):
             return [pieces.whole(stretch)]
-        listed = await self._kit.bus.broker.insist(lambda: self._kit.bus.results.stored(first.name.uid))
-        return spans.gaps(first.name.span, listed)
+        return await unclaimed(self._kit, stretch[0].name)
 
     async def _bury_malformed(self, delivery: Delivery, reason: str) -> None:
         kit, uid = self._kit, subjects.parse_uid(delivery.subject)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from itertools import islice
 from typing import TypeVar
 
@@ -11,9 +11,12 @@ ValueT = TypeVar("ValueT")
 
 
 async def in_order(
-    items: Sequence[ItemT], ask: Callable[[ItemT], Awaitable[ValueT]], width: int
+    items: Iterable[ItemT], ask: Callable[[ItemT], Awaitable[ValueT]], width: int
 ) -> AsyncGenerator[ValueT, None]:
-    """Ask for every item, at most `width` at a time. The first error in order is raised; the rest is cancelled."""
+    """Ask for every item, at most `width` at a time. The first error in order is raised; the rest is cancelled.
+
+    An item is taken from the iterable at the moment it is asked for.
+    """
     if width <= 1:
         for item in items:
             yield await ask(item)

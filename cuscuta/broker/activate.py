@@ -97,6 +97,9 @@ async def _join(bus: Bus, tag: JobTag, fresh_until: int) -> None:
         deadline=essential.deadline,
         traceparent=essential.traceparent,
         fresh_until=fresh_until,
+        seats=tag.queue.seats,
+        policy=essential.policy,
+        chunk_items=essential.chunk_items,
     )
     await bus.active_bucket.put(tag.uid, encode(active))
     await bus.announce("active", tag.uid, active)

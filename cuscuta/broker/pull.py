@@ -6,7 +6,7 @@ nats-py's `fetch` is 3.5 times slower, hangs after a fail-over and does not see 
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NamedTuple
 
 from nats.aio.msg import Msg
@@ -106,8 +106,18 @@ class Puller:
                 pull.gone = True
         return pull.result()
 
-    async def wait(self, stream: str, consumer: str, seconds: float, wake: asyncio.Event) -> Pulled:
-        """The next message, waiting for it until the time is up, the pull is lost, or `wake` is set."""
+    async def wait(
+        self,
+        stream: str,
+        consumer: str,
+        seconds: float,
+        wake: asyncio.Event,
+        then: Callable[[], Awaitable[None]] | None = None,
+    ) -> Pulled:
+        """The next message, waiting for it until the time is up, the pull is lost, or `wake` is set.
+
+        `then` is called once the pull is on its way, to tell others that somebody waits.
+        """
         clock = self._broker.clock
         self._heard = clock.monotonic()
         with self._opened(1) as pull:
@@ -115,6 +125,8 @@ class Puller:
                 beat = min(HEARTBEAT_S, seconds / 3)  # the server takes at most half of the time asked for
                 options = {"expires": int(seconds * _NS), "idle_heartbeat": int(beat * _NS)}
                 await self._ask(pull, stream, consumer, options)
+                if then:
+                    await then()
             except BrokerUnavailable:
                 pull.gone = True
                 return pull.result()

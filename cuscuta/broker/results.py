@@ -38,6 +38,11 @@ class Results:
         for part in spans.split(span, 2):
             await self.write(uid, part, _slice(result, span, part))
 
+    async def fill(self, uid: str, span: Span, result: ChunkResult) -> None:
+        """Store what of a span is not stored yet, where others may be storing parts of it too."""
+        for gap in spans.gaps(span, await self.stored(uid)):
+            await self.write(uid, gap, _slice(result, span, gap))
+
     async def stored(self, uid: str) -> list[Span]:
         """The spans that have results, from the leader, as they were written."""
         return _spans(await self._bucket.keys(subjects.results_of(uid)))

@@ -1,7 +1,8 @@
 """Settling: close a job once its stored results say that it has ended. Idempotent; any service may call it.
 
 Truth is read in this order: the tag, then "no chunk stands in the queue" from the leader, then the stored spans. A
-chunk is stored before it leaves the queue, so with an empty queue whatever is not stored is in nobody's hands.
+chunk is stored before it leaves the queue, so with an empty queue whatever is not stored is in nobody's hands. When all
+is stored the job is complete, whatever stands in the queue: a seat may still be stuck on an item that another had.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,10 +34,11 @@ async def settle(bus: Bus, uid: str) -> Settled:
         return Settled.ENDED
     if tag.status is JobStatus.QUEUEING:
         return Settled.QUEUEING
-    if await bus.work.next_chunk(uid):
-        return Settled.RUNNING
+    queued = await bus.work.next_chunk(uid)
     stored, dead = await bus.results.coverage(uid)
     finding = settling.judge(tag.essential.span, stored, dead)
+    if queued and finding.status is not JobStatus.COMPLETED:
+        return Settled.RUNNING
     if finding.status is None:
         essential = tag.essential
         plan = spans.divide(

@@ -183,6 +183,16 @@ class Work:
             raise
         return int(info["num_pending"]), int(info["num_ack_pending"])
 
+    async def waiters(self, uid: str) -> tuple[int, int]:
+        """(chunks that nobody has, open pulls) of a job's consumer; (0, 0) if it has none."""
+        try:
+            info = await self._broker.api(f"CONSUMER.INFO.{self.stream}.{subjects.job_consumer(uid)}")
+        except BrokerRefused as error:
+            if error.code in NOT_FOUND:
+                return 0, 0
+            raise
+        return int(info["num_pending"]), int(info["num_waiting"])
+
     # --- any subject ---------------------------------------------------------------------------------------------
 
     async def first(self, subject_filter: str) -> Found | None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuscuta import errors
+from cuscuta import errors, spans
 from cuscuta.broker import Delivery
 from cuscuta.db import Lease
 from cuscuta.errors import BrokerUnavailable
@@ -103,12 +103,10 @@ def test_only_fresh_neighbours_of_one_job_become_a_stretch(held: list[Piece], fr
 @given(st.integers(0, 20), st.integers(1, 10), st.integers(0, 40))
 def test_where_the_cursor_is(start: int, size: int, cursor: int) -> None:
     one = piece(start, size)
-    where, rest = pieces.place(one, cursor), pieces.rest(one, cursor)
-    assert (where < 0) == (rest.size == 0)
-    if where == 0:
-        assert rest == Span(cursor, start + size)
-    if where > 0:
-        assert rest == one.name.span
+    given = max(start, start + size - 2)
+    assert pieces.rest(one, cursor, 100) == spans.clip(one.name.span, Span(cursor, 100))
+    assert pieces.rest(one, cursor, given).size == max(0, given - max(cursor, start))
+    assert pieces.rest(one, 0, 100) == one.name.span
 
 
 def test_deaths_of_holders_count_as_attempts() -> None:

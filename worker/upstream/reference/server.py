@@ -3,6 +3,8 @@
     POST   /login {"email", "password"}        -> {"token", "user": {"id"}}
     PUT    /friends/{target}                   -> {"friend": {"id"}}; 404 for targets that begin with `unknown`
     GET    /songs/{item}/score?friend={id}     -> {"score": {"value", "item"}}
+    GET    /songs/{item}/board                 -> {"scores": [{"friend", "value"}]}, of all friends at once
+    GET    /players/{target}/songs/{item}      -> {"score": {"value", "item"}}, without being friends
     DELETE /friends/{id}
     DELETE /friends
 
@@ -29,6 +31,9 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Answer = tuple[int, Any]
+
+
+BOARD = "*"  # the target of a poll that answers for all friends
 
 
 class App:
@@ -90,7 +95,12 @@ class App:
                 self.world.counts["unfollows"] += 1
                 return 200, {}
             case "GET", ["songs", item, "score"]:
-                return await self._poll(email, item, query.get("friend", [""])[0], extra)
+                target = self.world.accounts[email].friends.get(query.get("friend", [""])[0], "")
+                return await self._poll(email, item, target, extra)
+            case "GET", ["players", target, "songs", item]:
+                return await self._poll(email, item, target, extra)
+            case "GET", ["songs", item, "board"]:
+                return await self._poll(email, item, BOARD, extra)
         return 404, {"error": "no such thing"}
 
     async def _login(self, body: Any) -> Answer:
@@ -105,9 +115,9 @@ class App:
         friend = self.world.follow(email, target)
         return (409, {"error": "all friend slots are taken"}) if friend is None else (200, {"friend": {"id": friend}})
 
-    async def _poll(self, email: str, item: str, friend: str, extra: dict[str, str]) -> Answer:
+    async def _poll(self, email: str, item: str, target: str, extra: dict[str, str]) -> Answer:
         account, now = self.world.accounts[email], time.monotonic()
-        call = Call(email, account.friends.get(friend, ""), item, now)
+        call = Call(email, target, item, now)
         self.world.calls.append(call)
         self.world.counts["polls"] += 1
         if account.running:
@@ -145,6 +155,13 @@ class App:
             return 404, {"error": "no such song"}
         if call.item.startswith("broken"):
             return 500, {"error": "oops"}
+        if call.target == BOARD:
+            friends = [
+                {"friend": friend, "value": score(target, call.item)}
+                for friend, target in account.friends.items()
+                if not target.startswith("hidden")
+            ]
+            return 200, {"scores": friends}
         value: Any = "x" * (2 << 20) if call.item.startswith("huge") else score(call.target, call.item)
         return 200, {"score": {"value": value, "item": call.item}}
 

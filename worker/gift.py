@@ -1,0 +1,136 @@
+"""What a run has begun and what it may still give away: to idle seats, or, asked for twice, to nobody and somebody.
+
+Safe at every line. The chunk in hand stands in the queue until all of it is stored or stands there as another chunk:
+what is given away is published first, and only then not done here. A gift whose publishing failed is done here after
+all. Should the holder die in between, the chunk is redelivered, and whoever takes it leaves out what is stored and what
+stands in later chunks inside of it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+from cuscuta import spans, subjects
+from cuscuta.errors import BrokerRefused, BrokerUnavailable
+from cuscuta.model import ChunkBody, encode
+from cuscuta.spans import Span
+from cuscuta.subjects import ChunkName
+from worker.account import Account
+from worker.balance import Gift, Load
+from worker.kit import Kit
+from worker.pieces import Piece
+from worker.shelf import Shelf
+
+
+class Gifts:
+    """The part of a run that its job's tail knows."""
+
+    def __init__(self, kit: Kit, account: Account, held: list[Piece], todo: list[Span], shelf: Shelf) -> None:
+        self._kit, self._account, self._held, self._todo, self._shelf = kit, account, held, todo, shelf
+        self._begun = todo[0].start if todo else held[-1].name.span.stop  # everything before it was asked for
+        self._stop = held[-1].name.span.stop  # nothing from here on is ours any more
+        self._asked: dict[int, float] = {}
+        self._twice: set[int] = set()
+        self._giving = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def uid(self) -> str:
+        """The job."""
+        return self._held[0].name.uid
+
+    def begin(self, index: int) -> bool:
+        """Ask for an item; False if it was given away."""
+        if index >= self._stop:
+            return False
+        self._begun = index + 1
+        return True
+
+    @contextlib.contextmanager
+    def asking(self, index: int) -> Iterator[None]:
+        """While an item is being asked for."""
+        self._asked[index] = self._kit.bus.clock.monotonic()
+        try:
+            yield
+        finally:
+            del self._asked[index]
+
+    async def left(self, gap: Span, cursor: int) -> bool:
+        """Whether something of a gap is ours to do, once the gift on its way has arrived or failed."""
+        async with self._giving:
+            return cursor < min(gap.stop, self._stop)
+
+    async def close(self) -> int:
+        """No more gifts; where ours ends."""
+        async with self._giving:
+            self._closed = True
+            return self._stop
+
+    # --- for the tail ---------------------------------------------------------------------------------------------
+
+    def _unbegun(self) -> list[Span]:
+        parts = (spans.clip(gap, Span(self._begun, self._stop)) for gap in self._todo)
+        return [part for part in parts if part.size]
+
+    @property
+    def rest(self) -> int:
+        """How many items were not asked for yet."""
+        return sum(part.size for part in self._unbegun())
+
+    def load(self, now: float, typical_s: float) -> Load:
+        """What is left of it."""
+        item_s = self._account.item_s or typical_s
+        since = max(self._asked.values(), default=now - item_s)
+        return Load(max(0.0, item_s - (now - since)), 0 if self._closed else self.rest, item_s)
+
+    def asked_since(self) -> dict[int, float]:
+        """Items in flight that were not asked for twice yet, and since when."""
+        return {index: since for index, since in self._asked.items() if index not in self._twice}
+
+    async def give(self, gift: Gift) -> int:
+        """Give away all but `keep` of what is not begun, as `parts` chunks; how many were published."""
+        async with self._giving:
+            if self._closed or not self._trusted() or not (unbegun := self._unbegun()):
+                return 0
+            last = unbegun[-1]
+            given = Span(max(last.start, last.stop - (self.rest - gift.keep)), last.stop)
+            if not given.size:
+                return 0
+            self._stop = given.start
+            published = 0
+            for part in reversed(spans.split(given, gift.parts)):
+                if not await self._publish(part):
+                    self._stop = part.stop
+                    break
+                published += 1
+            return published
+
+    async def hedge(self, index: int) -> bool:
+        """Let another seat ask for an item in flight too; the first result wins."""
+        async with self._giving:
+            if self._closed or index not in self._asked or index in self._twice or not self._trusted():
+                return False
+            self._twice.add(index)
+            self._shelf.alone(index)
+            return await self._publish(Span(index, index + 1))
+
+    async def _publish(self, part: Span) -> bool:
+        """Publish a part of the chunks in hand; none of it crosses their bounds, so that later chunks lie inside."""
+        for piece in reversed(self._held):
+            inner = spans.clip(part, piece.name.span)
+            if not inner.size:
+                continue
+            name = ChunkName(self.uid, inner, piece.name.n + 1 if inner == piece.name.span else 1)
+            body = ChunkBody(self.uid, piece.body.catalogue, piece.body.target, piece.attempts)
+            traceparent = piece.hold.delivery.headers.get("traceparent")
+            try:
+                await self._kit.bus.work.put(
+                    subjects.chunk(name), encode(body), {"traceparent": traceparent} if traceparent else None
+                )
+            except (BrokerUnavailable, BrokerRefused) as error:
+                self._kit.log.debug("nothing was given away", uid=self.uid, span=str(part), cause=str(error))
+                return False
+        return True
+
+    def _trusted(self) -> bool:
+        return all(piece.hold.trusted() for piece in self._held)
