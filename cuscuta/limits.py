@@ -62,8 +62,14 @@ CHUNK_SHARE = _bound(
     "CHUNK_SHARE", 4, "-", "a chunk is at most 1/4 of a seat's share of what is left, so a 3x slower seat ends in time"
 )
 MAX_ACTIVE_JOBS = _bound("MAX_ACTIVE_JOBS", 100, "jobs", "100 consumers cost 8 % of a stream's throughput [nats §0]")
+URGENT_PLACES = _bound(
+    "URGENT_PLACES", 10, "-", "one place in 10 of max_active_jobs is for high priority only: it never waits for another"
+)
 MAX_ACTIVE_JOBS_CEILING = _bound("MAX_ACTIVE_JOBS_CEILING", 1_000, "jobs", "1,000 consumers cost 64 % [nats §0]")
 BATCH_MESSAGES = _bound("BATCH_MESSAGES", 1_000, "messages", "the server's own limit of an atomic batch [nats §2]")
+FIRST_CHUNKS = _bound(
+    "FIRST_CHUNKS", 100, "messages", "the first batch of a job: workers start while the rest goes out [chosen]"
+)
 BACKLOG_MESSAGES = _bound(
     "BACKLOG_MESSAGES", 1_000_000, "messages", "in CUSCUTA_WORK; past it a submit is refused with 503 [chosen]"
 )
@@ -81,6 +87,8 @@ WRITES_IN_FLIGHT = _bound("WRITES_IN_FLIGHT", 256, "writes", "results on their w
 RESULT_HEADROOM_BYTES = _bound(
     "RESULT_HEADROOM_BYTES", 4 << 10, "bytes", "subject and headers beside a value below max_payload [chosen]"
 )
+OFFERS = _bound("OFFERS", 8, "jobs", "accepted jobs that go past an idle admission queue at a time [chosen]")
+WAIT_S = _bound("WAIT_S", 30.0, "s", "how long a request may wait for a job's end; proxies cut at 60 s [chosen]")
 OUTPUT_BYTES = _bound("OUTPUT_BYTES", 32 << 20, "bytes", "on its way to NATS from one process, then it waits [chosen]")
 ANSWER_BYTES = _bound("ANSWER_BYTES", 8 << 20, "bytes", "an upstream's answer; a longer one is cut off [chosen]")
 EVENTS_AGE_S = _bound("EVENTS_AGE_S", 7 * 86_400, "s", "CUSCUTA_EVENTS [design §3]")

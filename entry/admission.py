@@ -1,25 +1,30 @@
 """Admission, a task in every replica: while fewer than `max_active_jobs` jobs are active, let the next one out.
 
-High goes before normal before low, but every `SHARES` admissions the lower ones get their turns, so none starves.
+High goes before normal before low, but every `SHARES` admissions the lower ones get their turns, so none starves; and a
+tenth of the places is for high only, so that it need not wait for another job's end. While nothing waits, a job that
+this replica has just accepted goes past the queue.
 """
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from cuscuta import subjects
+from cuscuta import limits, subjects
 from cuscuta.broker import Bus, Delivery, Puller
 from cuscuta.broker.activate import activate
 from cuscuta.broker.assets import ADMISSION_ACK_WAIT_S, ensure_admission
+from cuscuta.broker.tags import Known
 from cuscuta.clock import wait_for_event
 from cuscuta.errors import BrokerUnavailable, CuscutaError, NoRoom
 from cuscuta.logs import Logger
-from cuscuta.model import Announcement, Priority, RecordError, decode
+from cuscuta.model import Priority
 from cuscuta.settings import Settings
 
 SHARES = {Priority.HIGH: 12, Priority.NORMAL: 3, Priority.LOW: 1}  # of 16 admissions while all three have a backlog
 _LOOK_S = 2.0  # how often to look without a hint
+_SEATS_S = 0.25  # for so long the number of seats alive is not asked for again
 
 
 def preference(turn: int) -> Sequence[Priority]:
@@ -40,28 +45,39 @@ class Admission:
         self._puller = Puller(bus.broker, self._stray)
         self._hint = asyncio.Event()
         self._turn = 0
-        self._halting = False
+        self._offered: deque[Known] = deque()
+        self._room = 0  # places that were free when nothing waited at the last look
+        self._seen_seats = (-_SEATS_S, 0)
+        self._look = self._halting = False
 
     def halt(self) -> None:
         """End after the job in hand, so that its message need not wait for ack-wait to be admitted elsewhere."""
         self._halting = True
         self._hint.set()
 
-    def hint(self) -> None:
-        """A job was submitted, or one has ended."""
+    def offer(self, known: Known) -> bool:
+        """Take a job that was accepted here, if nothing else waits; else others should be told that it waits."""
+        if self._halting or self._room <= 0 or len(self._offered) >= limits.OFFERS:
+            return False
+        self._room -= 1
+        self._offered.append(known)
         self._hint.set()
+        return True
+
+    def hint(self) -> None:
+        """A job waits."""
+        self._look = True
+        self._hint.set()
+
+    def ended(self) -> None:
+        """A job has ended: its place is free."""
+        if self._room:  # nothing waits for it
+            self._room += 1
+        else:
+            self.hint()
 
     def _stray(self, delivery: Delivery) -> None:
         """Nothing to do: pulls here never wait, and what is lost on the way comes again after ack-wait."""
-
-    async def on_announcement(self, data: bytes) -> None:
-        """Hints from the bus."""
-        try:
-            hint = decode(data, Announcement)
-        except RecordError:
-            return
-        if hint.kind in ("submitted", "ended"):
-            self.hint()
 
     async def run(self) -> None:
         """Until `halt`."""
@@ -70,22 +86,40 @@ class Admission:
             while not self._halting:
                 self._hint.clear()
                 try:
-                    while not self._halting and await self._admit_next():
+                    while self._offered and not self._halting:
+                        await self._admit_offered()
+                    look, self._look = self._look or not self._room, False
+                    while look and not self._halting and await self._admit_next():
                         pass
                 except BrokerUnavailable as error:
                     self._log.info("admission waits", cause=str(error))
                     await self._bus.clock.sleep(0.3)
                     continue
-                if not self._halting:
-                    await wait_for_event(self._hint, _LOOK_S)
+                if not self._halting and not self._offered and not await wait_for_event(self._hint, _LOOK_S):
+                    self._look = True
         finally:
             await self._puller.stop()
 
+    async def _admit_offered(self) -> None:
+        known = self._offered.popleft()
+        tag = known.tag
+        try:
+            await self._activate(tag.uid, known)
+        except (CuscutaError, ValueError) as error:  # mostly: another replica took the last place, or NATS is away
+            self._room = 0
+            self._log.info("a job goes through the queue after all", uid=tag.uid, cause=str(error))
+            await self._bus.broker.insist(lambda: self._bus.work.admit(tag.uid, tag.essential.priority))
+            self.hint()
+
     async def _admit_next(self) -> bool:
         """Admit one job; False if none waits or there is no room."""
-        if await self._bus.work.active_consumers() >= self._settings.max_active_jobs:
-            return False
+        self._room = 0
+        most = self._settings.max_active_jobs
+        active = await self._bus.work.active_consumers()
         for priority in preference(self._turn):
+            reserved = 0 if priority is Priority.HIGH else most // limits.URGENT_PLACES
+            if active >= most - reserved:
+                continue
             consumer = subjects.ADMISSION_CONSUMERS[priority]
             pulled = await self._puller.take(self._bus.work.stream, consumer, 1)
             if pulled.deliveries:
@@ -93,6 +127,7 @@ class Admission:
                 return await self._admit(pulled.deliveries[0])
             if pulled.gone:  # deleted by hand, or NATS is away
                 await ensure_admission(self._bus.broker)
+        self._room = most - most // limits.URGENT_PLACES - active
         return False
 
     async def _admit(self, delivery: Delivery) -> bool:
@@ -103,7 +138,7 @@ class Admission:
             await delivery.term("malformed")
             return True
         try:
-            await self._touching(delivery, activate(self._bus, uid, await self._seats()))
+            await self._touching(delivery, self._activate(uid))
         except NoRoom:  # another replica took the last place
             await delivery.nak(0.5)
             return False
@@ -115,6 +150,9 @@ class Admission:
             return True
         await delivery.ack_sync()
         return True
+
+    async def _activate(self, uid: str, known: Known | None = None) -> bool:
+        return await activate(self._bus, uid, await self._seats(), known)
 
     async def _touching(self, delivery: Delivery, work: Coroutine[Any, Any, bool]) -> None:
         """Admit a job, telling the server that we are at it: a million chunks take longer than ack-wait."""
@@ -130,5 +168,7 @@ class Admission:
                 await asyncio.wait({doing})
 
     async def _seats(self) -> int:
-        alive = sum(presence.seats for presence in await self._bus.workers())
-        return alive or self._settings.default_seats
+        now = self._bus.clock.monotonic()
+        if now - self._seen_seats[0] >= _SEATS_S:
+            self._seen_seats = now, sum(presence.seats for presence in await self._bus.workers())
+        return self._seen_seats[1] or self._settings.default_seats

@@ -38,7 +38,7 @@ ROUTES = [
 ]
 
 
-def _when_started(request: Request[Any, Any, Any]) -> Response[problems.Problem] | None:
+async def _when_started(request: Request[Any, Any, Any]) -> Response[problems.Problem] | None:
     """Until the streams stand and the lists are complete, only health and description are answered."""
     if request.url.path in ("/livez", "/readyz", "/openapi.json"):
         return None

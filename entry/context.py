@@ -10,6 +10,8 @@ from cuscuta.clock import Clock
 from cuscuta.db import Accounts, Database
 from cuscuta.health import Health
 from cuscuta.settings import Settings
+from entry.admission import Admission
+from entry.waits import Waits
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class Context:
     accounts: Accounts
     projection: Projection
     health: Health
+    admission: Admission
+    waits: Waits
 
 
 def provide_context(state: State) -> Context:

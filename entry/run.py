@@ -10,10 +10,12 @@ from cuscuta.broker.assets import Misconfigured, ensure
 from cuscuta.broker.projection import Projection
 from cuscuta.db import Accounts, Database, Vault
 from cuscuta.db.vault import VaultError
+from cuscuta.model import Announcement, RecordError, decode
 from cuscuta.service import Process
 from entry import app
 from entry.admission import Admission
 from entry.context import Context
+from entry.waits import Waits
 
 _DRAIN_S = 5  # requests under way at a stop get this long
 
@@ -32,7 +34,8 @@ async def enter(process: Process) -> None:
     projection = Projection(bus.tag_bucket, clock, log, settings.retention_s)
     admission = Admission(bus, settings, log)
     accounts = Accounts(database, vault)
-    context = Context(settings, clock, bus, database, accounts, projection, state)
+    waits = Waits(bus)
+    context = Context(settings, clock, bus, database, accounts, projection, state, admission, waits)
     options = {"timeout_graceful_shutdown": _DRAIN_S}
     if settings.entry_host not in ("127.0.0.1", "::1", "localhost"):
         log.warning("the API has no authentication yet; keep it behind something that has", host=settings.entry_host)
@@ -40,7 +43,7 @@ async def enter(process: Process) -> None:
     async with health.serving(app.make(context), settings, host, port, **options) as drain:
         try:
             if await service.unless_halted(process, state.beating(_start(bus, database))):
-                await _run(process, bus, database, projection, admission, state)
+                await _run(process, context)
         except Misconfigured as error:
             print(f"entry: {error}", file=sys.stderr)
             sys.exit(2)
@@ -58,24 +61,28 @@ async def _start(bus: Bus, database: Database) -> None:
         bus.log.info("migrated", migrations=done)
 
 
-async def _run(
-    process: Process,
-    bus: Bus,
-    database: Database,
-    projection: Projection,
-    admission: Admission,
-    state: health.Health,
-) -> None:
+async def _run(process: Process, context: Context) -> None:
+    bus, projection, admission, state = context.bus, context.projection, context.admission, context.health
+
     async def on_announcement(msg: object) -> None:
-        projection.hint()
-        await admission.on_announcement(getattr(msg, "data", b""))
+        try:
+            hint = decode(getattr(msg, "data", b""), Announcement)
+        except RecordError:
+            return
+        if hint.kind in ("submitted", "active", "ended"):
+            projection.hint()
+        if hint.kind == "submitted":
+            admission.hint()
+        elif hint.kind == "ended":
+            admission.ended()
+            context.waits.ended(hint.uid)
 
     async with asyncio.TaskGroup() as group:
         end = await bus.broker.subscribe(subjects.ANNOUNCE, on_announcement)
         admitting = group.create_task(admission.run())
         tasks = [
             group.create_task(projection.follow()),
-            group.create_task(state.watch({"nats": bus.ping, "postgres": database.ping})),
+            group.create_task(state.watch({"nats": bus.ping, "postgres": context.database.ping})),
         ]
         if await service.unless_halted(process, _caught_up(projection)):
             state.good("start")

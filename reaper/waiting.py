@@ -40,16 +40,17 @@ class LostWaiting:
                 suspects.add(head.uid)
         mended = 0
         for uid in list(self._patience.over(suspects))[: limits.DUTY_BATCH]:
-            tag = await scene.bus.tags.get(uid)
-            if tag and tag.status is JobStatus.QUEUEING:
+            known = await scene.bus.tags.read(uid)
+            if known and known.tag.status is JobStatus.QUEUEING:
                 scene.log.warning("a job that nobody would have started is queued again", uid=uid)
-                await enqueue(scene.bus, tag)
+                await enqueue(scene.bus, known)
                 mended += 1
         return mended + await self._admit_stuck(scene, admitted & set(rows))
 
     async def _admit_stuck(self, scene: Scene, waiting: set[str]) -> int:
         """A job whose admit message stands for long although there is room: nobody is given it, so admit it here."""
-        room = scene.settings.max_active_jobs - await scene.bus.work.active_consumers()
+        most = scene.settings.max_active_jobs
+        room = most - most // limits.URGENT_PLACES - await scene.bus.work.active_consumers()
         mended = 0
         for uid in list(self._stuck.over(waiting if room > 0 else set()))[: max(0, room)]:
             scene.log.warning("a job stood in admission although there was room; admitted", uid=uid)

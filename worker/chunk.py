@@ -19,6 +19,7 @@ from cuscuta.model import Item, ItemError, JobStatus, encode
 from cuscuta.spans import Span
 from worker import balance, choice, pieces, window
 from worker.account import Account, Cut, LeaseLost
+from worker.ending import settle_if_done
 from worker.failures import describe, where
 from worker.gift import Gifts
 from worker.handback import give_up, put_back
@@ -202,7 +203,9 @@ class ChunkRun:
         if stored:
             for piece in self._held:
                 await piece.hold.delivery.ack()
-            self._job.unsettled = self._held[-1].hold.delivery
+            last = self._job.unsettled = self._held[-1].hold.delivery
+            if not last.pending:  # it looks like the end of the job: the sooner it is seen, the sooner it counts
+                self._kit.finisher.soon("", settle_if_done(self._kit, self._job))
         self._drop()
         return stored
 

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from cuscuta.broker.settle import Settled, settle
+from cuscuta.broker.settle import Settled, complete, settle
 from cuscuta.errors import BrokerUnavailable, CuscutaError
 from worker.jobs import Job
 from worker.kit import Kit
@@ -15,11 +15,12 @@ async def settle_if_done(kit: Kit, job: Job) -> None:
     if last is None:
         return
     try:
-        if not job.ended:
+        await kit.failures.flush()
+        found = await complete(kit.bus, job.uid)
+        if found is Settled.RUNNING:
             with contextlib.suppress(BrokerUnavailable):
                 await last.ack_sync()  # a second time: once it is answered, all acks before it have counted
-        await kit.failures.flush()
-        found = await settle(kit.bus, job.uid)
+            found = await settle(kit.bus, job.uid)
     except BrokerUnavailable:
         job.unsettled = job.unsettled or last
         return

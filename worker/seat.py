@@ -132,6 +132,8 @@ class Seat:
                 pulled = await self._puller.take(kit.bus.work.stream, _consumer(job), choice.credit(job.chunk_s))
             if pulled.deliveries:
                 self._dealt(job, pulled)
+                if not pulled.deliveries[-1].pending:  # the other seats need not ask; a hint would tell of more
+                    job.dry_until = clock.monotonic() + DRY_S
                 return pulled
             job.dry_until = clock.monotonic() + (GONE_S if pulled.gone else DRY_S)
             if pulled.gone:
@@ -157,13 +159,12 @@ class Seat:
         self._dealt(job, pulled)
         if pulled.gone:
             kit.jobs.doubt()
-            await clock.sleep(0.1)
+            await wait_for_event(kit.jobs.changed, 0.1)
         return pulled
 
     async def _idle(self, job: Job) -> None:
-        """Tell those who have chunks of a job that somebody waits for a share of them."""
-        if self._kit.tail.wanted:
-            await self._kit.bus.announce("idle", job.uid)
+        """Somebody waits for a share of a job's chunks."""
+        self._kit.tail.idle(job.uid)
 
     def _dealt(self, job: Job, pulled: Pulled) -> None:
         """Notice how far the job's queue is, by the chunks that came for the first time."""

@@ -56,13 +56,9 @@ class Tail:
         self._hedging = settings.hedging and repeatable
         self._runs: set[Run] = set()
         self._due: dict[str, float] = {}  # by uid, when to look
+        self._idle: set[str] = set()  # jobs at which seats of this process have begun to wait
         self._poked = asyncio.Event()
         self.item_s: dict[int, float] = {}  # by account
-
-    @property
-    def wanted(self) -> bool:
-        """Whether idle seats should say that they are."""
-        return self._settings.donation or self._hedging
 
     def donates(self, job: Job) -> bool:
         """Whether chunks of a job may be shared out."""
@@ -89,11 +85,21 @@ class Tail:
             self._due.setdefault(uid, self._bus.clock.monotonic() + _SETTLE_S)
             self._poked.set()
 
+    def idle(self, uid: str) -> None:
+        """A seat of this process has begun to wait at a job; several that do so at once are announced together."""
+        if self._settings.donation or self._hedging:
+            self._idle.add(uid)
+            self._poked.set()
+
     async def watch(self) -> None:
         """Look after tails, for ever."""
         clock = self._bus.clock
         while True:
             self._poked.clear()
+            if self._idle:
+                await clock.sleep(_SETTLE_S)
+                while self._idle:
+                    await self._bus.announce("idle", self._idle.pop())
             now = clock.monotonic()
             for uid in [uid for uid, at in self._due.items() if at <= now]:
                 del self._due[uid]

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -55,7 +54,7 @@ class Broker:
         self.connected = asyncio.Event()
         self._closing = self._said = False
         self._inbox, self._asked = "", 0
-        self._answers: dict[str, asyncio.Future[Msg]] = {}
+        self._answers: dict[str, asyncio.Future[Msg] | asyncio.Queue[Msg]] = {}
 
     async def connect(self) -> None:
         """Connect; tries again until it works."""
@@ -128,8 +127,7 @@ class Broker:
         """
         if self.nc.pending_data_size > limits.OUTPUT_BYTES:
             raise errors.BrokerUnavailable("the output buffer is full: NATS takes nothing at the moment")
-        self._asked += 1
-        token = str(self._asked)
+        token = self._token()
         answer = self._answers[token] = asyncio.get_running_loop().create_future()
         try:
             with translated(f"request {subject[:40]}"):
@@ -142,14 +140,20 @@ class Broker:
             raise errors.BrokerUnavailable(f"request {subject[:40]}: nobody answers")
         return msg
 
+    def _token(self) -> str:
+        self._asked += 1
+        return str(self._asked)
+
     async def _answered(self, msg: Msg) -> None:
         answer = self._answers.get(msg.subject.rpartition(".")[2])
-        if answer and not answer.done():
+        if isinstance(answer, asyncio.Queue):
+            answer.put_nowait(msg)
+        elif answer and not answer.done():
             answer.set_result(msg)
 
     async def api(self, name: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Call `$JS.API.<name>`. Raises BrokerRefused or BrokerUnavailable."""
-        payload = json.dumps(body).encode() if body is not None else b""
+        payload = msgspec.json.encode(body) if body is not None else b""
         answer: dict[str, Any] = msgspec.json.decode((await self.request(f"$JS.API.{name}", payload)).data)
         if error := answer.get("error"):
             raise refused(error)
@@ -195,12 +199,12 @@ class Broker:
         """A direct batch get: the messages it finds, as they come. Raises BrokerUnavailable."""
         if not self.nc.is_connected:
             raise errors.BrokerUnavailable("batch get: not connected")
-        inbox, answers = self.nc.new_inbox(), asyncio.Queue[Msg]()
-        with translated("batch get"):
-            end = await self.subscribe(inbox, answers.put)
+        token = self._token()
+        answers = self._answers[token] = asyncio.Queue()
         try:
             with translated("batch get"):
-                await self.nc.publish(f"$JS.API.DIRECT.GET.{stream}", json.dumps(body).encode(), reply=inbox)
+                subject, inbox = f"$JS.API.DIRECT.GET.{stream}", f"{self._inbox}.{token}"
+                await self.nc.publish(subject, msgspec.json.encode(body), reply=inbox)
                 while True:
                     async with asyncio.timeout(self.REQUEST_S):
                         msg = await answers.get()
@@ -211,7 +215,7 @@ class Broker:
                         raise errors.BrokerUnavailable(f"batch get: status {status}")
                     yield msg
         finally:
-            await end()
+            del self._answers[token]
 
 
 def _public(urls: str) -> str:

@@ -43,13 +43,12 @@ class Bucket:
         message = answer["message"]
         return Entry(key, base64.b64decode(message.get("data", "")), int(message["seq"]))
 
-    async def create(self, key: str, value: bytes, ttl_s: float | None = None) -> bool:
-        """Store a value unless the key has one; whether it was stored."""
+    async def create(self, key: str, value: bytes) -> int:
+        """Store a value unless the key has one; its revision, 0 if the key has one."""
         try:
-            await self._broker.publish(self._subject(key), value, {_EXPECT: "0", **_ttl(ttl_s)})
+            return await self._broker.publish(self._subject(key), value, {_EXPECT: "0"})
         except Conflict:
-            return False
-        return True
+            return 0
 
     async def update(self, key: str, value: bytes, revision: int, ttl_s: float | None = None) -> int:
         """Replace the value of that revision. Raises Conflict if it changed meanwhile."""

@@ -5,10 +5,10 @@ nats-py's `fetch` is 3.5 times slower, hangs after a fail-over and does not see 
 
 import asyncio
 import contextlib
-import json
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NamedTuple
 
+import msgspec
 from nats.aio.msg import Msg
 
 from cuscuta.broker.connection import Broker, translated
@@ -46,7 +46,7 @@ class Delivery:
 
     async def nak(self, delay_s: float) -> None:
         """Not now: deliver again after a while."""
-        await self._broker.tell(self.reply, b"-NAK " + json.dumps({"delay": int(delay_s * _NS)}).encode())
+        await self._broker.tell(self.reply, b"-NAK " + msgspec.json.encode({"delay": int(delay_s * _NS)}))
 
     async def term(self, reason: str) -> None:
         """Never again, with a reason for the advisory; the server knows it. Raises BrokerUnavailable."""
@@ -154,7 +154,7 @@ class Puller:
             self._open = None
 
     async def _ask(self, pull: "_Pull", stream: str, consumer: str, options: dict[str, Any]) -> None:
-        body = json.dumps({"batch": pull.batch, **options}).encode()
+        body = msgspec.json.encode({"batch": pull.batch, **options})
         with translated("pull"):
             await self._broker.nc.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", body, reply=pull.inbox)
 

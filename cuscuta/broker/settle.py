@@ -1,16 +1,19 @@
 """Settling: close a job once its stored results say that it has ended. Idempotent; any service may call it.
 
-Truth is read in this order: the tag, then "no chunk stands in the queue" from the leader, then the stored spans. A
+Truth is read in this order: the tag and "no chunk stands in the queue" from the leader, then the stored spans. A
 chunk is stored before it leaves the queue, so with an empty queue whatever is not stored is in nobody's hands. When all
 is stored the job is complete, whatever stands in the queue: a seat may still be stuck on an item that another had.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Sequence
 from enum import StrEnum
 
 from cuscuta import settling, spans, subjects
 from cuscuta.broker.bus import Bus
+from cuscuta.broker.tags import Edit, Known
 from cuscuta.model import ChunkBody, Failure, JobStatus, JobTag
+from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 
 
@@ -24,21 +27,32 @@ class Settled(StrEnum):
     ENDED = "ended"  # terminal, by this call or before
 
 
-async def settle(bus: Bus, uid: str) -> Settled:
-    """Close the job if it has ended; queue again what got lost. Raises BrokerUnavailable."""
-    tag = await bus.tags.get(uid)
-    if tag is None:
+async def complete(bus: Bus, uid: str) -> Settled:
+    """Close the job if all of it is stored, whatever stands in the queue. Raises BrokerUnavailable."""
+    known, stored = await asyncio.gather(bus.tags.read(uid), bus.results.stored(uid))
+    if known is None:
         return Settled.GONE
+    tag = known.tag
     if tag.status.terminal:
         await tidy(bus, tag)
         return Settled.ENDED
     if tag.status is JobStatus.QUEUEING:
         return Settled.QUEUEING
-    queued = await bus.work.next_chunk(uid)
-    stored, dead = await bus.results.coverage(uid)
-    finding = settling.judge(tag.essential.span, stored, dead)
-    if queued and finding.status is not JobStatus.COMPLETED:
+    if spans.gaps(tag.essential.span, stored):
         return Settled.RUNNING
+    return await _end(bus, known, JobStatus.COMPLETED, stored)
+
+
+async def settle(bus: Bus, uid: str) -> Settled:
+    """Close the job if it has ended in any way; queue again what got lost. Raises BrokerUnavailable."""
+    found = await complete(bus, uid)
+    if found is not Settled.RUNNING or await bus.work.next_chunk(uid):
+        return found
+    known, (stored, dead) = await asyncio.gather(bus.tags.read(uid), bus.results.coverage(uid))
+    if known is None:
+        return Settled.GONE
+    tag = known.tag
+    finding = settling.judge(tag.essential.span, stored, dead)
     if finding.status is None:
         essential = tag.essential
         plan = spans.divide(
@@ -54,7 +68,13 @@ async def settle(bus: Bus, uid: str) -> Settled:
         await bus.announce("chunk", uid)
         bus.log.warning("a gap was in nobody's hands; queued again", uid=uid, items=spans.total(lost))
         return Settled.MENDED
-    await close(bus, uid, finding.status)
+    return await _end(bus, known, finding.status, stored)
+
+
+async def _end(bus: Bus, known: Known, status: JobStatus, stored: Sequence[Span]) -> Settled:
+    ended = await bus.tags.swap(known, _ending(bus, status, (), stored))
+    if ended is not None:
+        await tidy(bus, ended.tag)
     return Settled.ENDED
 
 
@@ -67,9 +87,7 @@ async def close(bus: Bus, uid: str, status: JobStatus, failures: Sequence[Failur
     return tag
 
 
-def _ending(
-    bus: Bus, status: JobStatus, failures: Sequence[Failure], stored: Sequence[spans.Span]
-) -> Callable[[JobTag], bool]:
+def _ending(bus: Bus, status: JobStatus, failures: Sequence[Failure], stored: Sequence[Span]) -> Edit:
     def edit(tag: JobTag) -> bool:
         tag.status = status
         tag.queue.ended_at = bus.clock.wall()
@@ -84,11 +102,13 @@ def _ending(
 async def tidy(bus: Bus, tag: JobTag) -> None:
     """Remove what an ended job leaves on the bus and let the next job of its lane go; every step may be repeated."""
     uid, essential = tag.uid, tag.essential
-    await bus.work.purge(subjects.chunks_of(uid))
-    await bus.work.drop_job_consumer(uid)
-    await bus.active_bucket.purge(uid)
     await bus.announce("ended", uid)  # before the lane goes on: nobody polls for this one when the next one starts
-    await bus.work.purge(subjects.admit(essential.priority, uid))
+    await asyncio.gather(
+        bus.work.purge(subjects.chunks_of(uid)),
+        bus.work.drop_job_consumer(uid),
+        bus.active_bucket.purge(uid),
+        bus.work.purge(subjects.admit(essential.priority, uid)),
+    )
     if essential.lane:
         await release_lane(bus, essential.lane, uid)
     await bus.event(uid, str(tag.status), tag.status)

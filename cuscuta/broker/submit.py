@@ -1,12 +1,19 @@
 """Submitting: the tag first, as the guard against twins, then the lane entry, then the admit message."""
 
+from collections.abc import Callable
+
 from cuscuta import limits
 from cuscuta.broker.bus import Bus
+from cuscuta.broker.tags import Known
 from cuscuta.errors import InputError, QueueFull
 from cuscuta.model import Essential, JobStatus, JobTag, Queue
 
+Offer = Callable[[Known], bool]
 
-async def submit(bus: Bus, uid: str, essential: Essential, *, named: bool = False) -> JobTag:
+
+async def submit(
+    bus: Bus, uid: str, essential: Essential, *, named: bool = False, offer: Offer = lambda known: False
+) -> JobTag:
     """Accept a job, or find it accepted already. Raises InputError (409) for a uid with another body, QueueFull.
 
     A `named` uid comes from an Idempotency-Key and may have been a job's before, whose retention is over: what that
@@ -15,25 +22,37 @@ async def submit(bus: Bus, uid: str, essential: Essential, *, named: bool = Fals
     if bus.work.messages > limits.BACKLOG_MESSAGES:
         raise QueueFull(10077, f"more than {limits.BACKLOG_MESSAGES:,} messages wait")
     tag = JobTag(uid, JobStatus.QUEUEING, essential, Queue(bus.clock.wall()), run_ids=[uid])
-    standing = None
-    while standing is None and not await bus.broker.insist(lambda: bus.tags.create(tag)):
-        standing = await bus.broker.insist(lambda: bus.tags.get(uid))  # None: it expired between the two calls
-    if standing is not None and standing.essential.digest != essential.digest:
+    standing, revision = None, 0
+    while standing is None and not (revision := await bus.broker.insist(lambda: bus.tags.create(tag))):
+        standing = await bus.broker.insist(lambda: bus.tags.read(uid))  # None: it expired between the two calls
+    if standing is not None and standing.tag.essential.digest != essential.digest:
         raise InputError(
             "Idempotency-Key",
             f"was used for another request (job {uid})",
             "Use a new key for a new job, or send the same body again.",
             status=409,
         )
-    accepted = standing or tag
+    accepted = standing or Known(tag, revision)
     if named and standing is None:
         await bus.broker.insist(lambda: bus.results.forget(uid))
-    if accepted.status is JobStatus.QUEUEING:
-        await bus.broker.insist(lambda: enqueue(bus, accepted))
-    return accepted
+    if accepted.tag.status is JobStatus.QUEUEING:
+        await bus.broker.insist(lambda: enqueue(bus, accepted, offer))
+    return accepted.tag
 
 
-async def enqueue(bus: Bus, tag: JobTag) -> None:
-    """Put an accepted job where admission will find it; safe to repeat."""
-    await bus.work.enqueue(tag.uid, tag.essential.priority, tag.essential.lane)
-    await bus.announce("submitted", tag.uid)
+async def enqueue(bus: Bus, known: Known, offer: Offer = lambda known: False) -> None:
+    """Put an accepted job where admission will find it; safe to repeat.
+
+    A job whose turn it is at once may be taken by `offer`. It has no admit message then; should the taker die, it is a
+    lane's head that nobody admitted, which the reaper mends.
+
+    Plain publishes instead of one atomic batch: a batch costs a staging store at the server, 2 ms and more, one after
+    another, and what a crash between the two leaves behind is what a crash before the first leaves behind, a job that
+    waits for nothing, which the reaper mends too.
+    """
+    uid, essential = known.tag.uid, known.tag.essential
+    if essential.lane is None or await bus.work.enter_lane(uid, essential.priority, essential.lane):
+        if offer(known):
+            return
+        await bus.work.admit(uid, essential.priority)
+    await bus.announce("submitted", uid)

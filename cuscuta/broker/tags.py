@@ -1,11 +1,21 @@
 """JobTags: created once, changed by compare-and-set, and never out of a terminal status."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from cuscuta.broker.kv import Bucket
 from cuscuta.errors import Conflict
 from cuscuta.model import JobTag, decode, encode
 from cuscuta.transitions import allowed
+
+Edit = Callable[[JobTag], bool]
+
+
+class Known(NamedTuple):
+    """A tag as it was read or written, and the revision that it had."""
+
+    tag: JobTag
+    revision: int
 
 
 class Tags:
@@ -16,32 +26,43 @@ class Tags:
 
     async def get(self, uid: str) -> JobTag | None:
         """The tag from the leader."""
-        entry = await self._bucket.get(uid)
-        return decode(entry.value, JobTag) if entry else None
+        known = await self.read(uid)
+        return known.tag if known else None
 
-    async def create(self, tag: JobTag) -> bool:
-        """Store a new job's tag; False if the uid is taken. This is the guard against twins."""
+    async def read(self, uid: str) -> Known | None:
+        """The tag from the leader, with its revision."""
+        entry = await self._bucket.get(uid)
+        return Known(decode(entry.value, JobTag), entry.revision) if entry else None
+
+    async def create(self, tag: JobTag) -> int:
+        """Store a new job's tag; its revision, 0 if the uid is taken. This is the guard against twins."""
         return await self._bucket.create(tag.uid, encode(tag))
 
-    async def change(self, uid: str, edit: Callable[[JobTag], bool]) -> JobTag | None:
+    async def change(self, uid: str, edit: Edit) -> JobTag | None:
         """Edit a job's tag in place until the store takes it; the tag as it stands after that, None if it is gone.
 
         `edit` returns whether there is something to store. A terminal tag is given the retention as its time to live;
         it is not edited again. Raises ValueError for a forbidden transition.
         """
+        known = await self.read(uid)
+        after = await self.swap(known, edit) if known else None
+        return after.tag if after else None
+
+    async def swap(self, known: Known, edit: Edit) -> Known | None:
+        """Like `change`, from a tag that was read before; it is read anew only if it has changed since."""
+        uid, current = known.tag.uid, known
         while True:
-            entry = await self._bucket.get(uid)
-            if entry is None:
-                return None
-            tag = decode(entry.value, JobTag)
+            tag = current.tag
             before = tag.status
             if before.terminal or not edit(tag):
-                return tag
+                return current
             if not allowed(before, tag.status):
                 raise ValueError(f"job {uid} cannot go from {before} to {tag.status}")
             try:
                 ttl_s = self._retention_s if tag.status.terminal else None
-                await self._bucket.update(uid, encode(tag), entry.revision, ttl_s)
+                return Known(tag, await self._bucket.update(uid, encode(tag), current.revision, ttl_s))
             except Conflict:
-                continue
-            return tag
+                read = await self.read(uid)
+                if read is None:
+                    return None
+                current = read

@@ -52,17 +52,12 @@ class Work:
 
     # --- lanes and admission -------------------------------------------------------------------------------------
 
-    async def enqueue(self, uid: str, priority: Priority, lane: str | None) -> None:
-        """Put a job into its lane, and to admission if it is the lane's head (or has no lane).
+    async def enter_lane(self, uid: str, priority: Priority, lane: str) -> bool:
+        """Put a job into its lane; whether the lane was empty, so that it is the job's turn now.
 
-        Two plain publishes instead of one atomic batch: a batch costs a staging store at the server, 2 ms and more,
-        one after another, and what a crash between the two leaves behind is what a crash before the first leaves
-        behind, a job that waits for nothing, which the reaper mends.
+        A job that comes into a lane with others is sent to admission if it should be its turn after all.
         """
         body = encode(Waiting(uid, priority))
-        if lane is None:
-            await self.put(subjects.admit(priority, uid), body)
-            return
         entry = subjects.lane_entry(lane, uid)
         only_if_empty = {
             "Nats-Expected-Last-Subject-Sequence": "0",
@@ -73,8 +68,12 @@ class Work:
         except (Conflict, Standing):
             await self.put(entry, body)
             await self.admit_if_head(uid, lane)
-        else:
-            await self.put(subjects.admit(priority, uid), body)
+            return False
+        return True
+
+    async def admit(self, uid: str, priority: Priority) -> None:
+        """Send a job whose turn it is to admission."""
+        await self.put(subjects.admit(priority, uid), encode(Waiting(uid, priority)))
 
     async def head(self, lane: str) -> Waiting | None:
         """The job whose turn it is in a lane."""
@@ -94,7 +93,7 @@ class Work:
         """Send a job to admission if it is its lane's turn; closes the gap between a release and a late entry."""
         head = await self.head(lane)
         if head and head.uid == uid:
-            await self.put(subjects.admit(head.priority, uid), encode(head))
+            await self.admit(uid, head.priority)
 
     async def leave_lane(self, lane: str, uid: str) -> Waiting | None:
         """Take a job's entry out of its lane; the new head, which the caller sends to admission."""

@@ -20,6 +20,7 @@ from entry.context import Context
 from entry.problems import REFUSALS
 from entry.requests import JobRequest
 
+Wait = Annotated[float, Parameter(ge=0, le=limits.WAIT_S, description="answer once the job has ended, or after this")]
 Limit = Annotated[int, Parameter(ge=1, le=limits.PAGE_ROWS, description="rows of a page")]
 
 
@@ -41,27 +42,28 @@ async def submit_job(
             )
         essential = requests.essential(data, name, context.clock)
         uid = uid_from("idempotency", idempotency_key) if idempotency_key else new_uid(context.clock.wall())
-        tag = await submit(bus, uid, essential, named=idempotency_key is not None)
+        named = idempotency_key is not None
+        tag = await submit(bus, uid, essential, named=named, offer=context.admission.offer)
     context.projection.take_new(tag)
     url = f"/jobs/{tag.uid}"
     body = views.Accepted(tag.uid, tag.status, url, f"{url}/results")
     return Response(body, headers={"Location": url})
 
 
-async def find(context: Context, uid: str) -> JobTag:
-    """A job's tag. Raises InputError (404)."""
+async def find(context: Context, uid: str, wait_s: float = 0.0) -> JobTag:
+    """A job's tag, once the job has ended or the time is up. Raises InputError (404)."""
     tag = await context.bus.tags.get(uid) if is_uid(uid) else None
     if tag is None:
         raise InputError(
             "uid", f"there is no job {uid[:60]!r}", "It may be past its retention; GET /jobs lists what is kept.", 404
         )
-    return tag
+    return await context.waits.until_ended(tag, wait_s) if wait_s else tag
 
 
 @get("/jobs/{uid:str}", tags=["jobs"], summary="Show a job", responses=REFUSALS)
-async def show_job(context: Context, uid: str) -> views.JobView:
+async def show_job(context: Context, uid: str, wait_s: Wait = 0.0) -> views.JobView:
     """Status, progress, ETA, retries, failures, and in words what it waits for."""
-    tag = await find(context, uid)
+    tag = await find(context, uid, wait_s)
     stored = [] if tag.status.terminal else await context.bus.results.stored(uid)
     return views.job(tag, stored, await _waiting_for(context, tag), context.clock.wall())
 

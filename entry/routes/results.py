@@ -15,7 +15,7 @@ from cuscuta.model import ChunkResult, JobTag, encode
 from cuscuta.spans import Span
 from entry.context import Context
 from entry.problems import REFUSALS
-from entry.routes.jobs import find
+from entry.routes.jobs import Wait, find
 from entry.views import ResultItem, ResultsView
 
 NDJSON = "application/x-ndjson"
@@ -41,9 +41,10 @@ async def read_results(
     uid: str,
     start: Annotated[int | None, Parameter(query="from", ge=0, required=False, description="first item")] = None,
     stop: Annotated[int | None, Parameter(query="to", ge=1, required=False, description="one past the last")] = None,
+    wait_s: Wait = 0.0,
 ) -> Stream:
     """Items in the catalogue's order."""
-    tag = await find(context, uid)
+    tag = await find(context, uid, wait_s)
     whole = tag.essential.span
     within = Span(whole.start if start is None else start, whole.stop if stop is None else stop)
     if within.start < whole.start or within.stop > whole.stop or not within.size:

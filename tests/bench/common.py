@@ -1,5 +1,7 @@
 """What benchmarks share: production's own timings, and times taken from the job's record."""
 
+import statistics
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,3 +28,13 @@ def house(folder: Path, postgres: Postgres, name: str, **env: str) -> House:
 def seconds(job: Any, begin: str = "created_at", end: str = "ended_at") -> float:
     """Seconds between two times of a job's record."""
     return (datetime.fromisoformat(job[end]) - datetime.fromisoformat(job[begin])).total_seconds()
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Median, 99th percentile and worst of many."""
+    ordered = sorted(values)
+    return {
+        "p50": round(statistics.median(ordered), 1),
+        "p99": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], 1),
+        "worst": round(ordered[-1], 1),
+    }

@@ -66,11 +66,16 @@ async def test_publishing_chunks_twice_changes_nothing(bus: Bus) -> None:
     assert sorted(await bus.work.queued(UID)) == names
 
 
+async def enter(bus: Bus, uid: str, priority: Priority, lane: str) -> None:
+    if await bus.work.enter_lane(uid, priority, lane):
+        await bus.work.admit(uid, priority)
+
+
 async def test_only_the_head_of_a_lane_is_admitted(bus: Bus) -> None:
     uids = [new_uid(NOW) for _ in range(3)]
     for uid in uids:
-        await bus.work.enqueue(uid, Priority.HIGH, LANE)
-        await bus.work.enqueue(uid, Priority.HIGH, LANE)  # twice: harmless
+        await enter(bus, uid, Priority.HIGH, LANE)
+        await enter(bus, uid, Priority.HIGH, LANE)  # twice: harmless
     assert await bus.work.subjects(subjects.ADMITS) == [subjects.admit(Priority.HIGH, uids[0])]
     head = await bus.work.leave_lane(LANE, uids[0])
     assert head is not None
@@ -84,14 +89,14 @@ async def test_a_lane_released_while_another_job_enters(bus: Bus) -> None:
     for n in range(30):
         lane = token_from(f"lane {n}")
         first, second = new_uid(NOW), new_uid(NOW)
-        await bus.work.enqueue(first, Priority.NORMAL, lane)
+        await enter(bus, first, Priority.NORMAL, lane)
 
         async def release(lane: str = lane, first: str = first) -> None:
             head = await bus.work.leave_lane(lane, first)
             if head:
                 await bus.work.admit_if_head(head.uid, lane)
 
-        await asyncio.gather(release(), bus.work.enqueue(second, Priority.NORMAL, lane))
+        await asyncio.gather(release(), enter(bus, second, Priority.NORMAL, lane))
         assert subjects.admit(Priority.NORMAL, second) in await bus.work.subjects(subjects.ADMITS)
 
 
@@ -202,6 +207,6 @@ async def test_catalogue_pages_hold_the_items_in_order(bus: Bus) -> None:
 
 
 async def test_user_text_cannot_reach_another_jobs_messages(bus: Bus) -> None:
-    await bus.work.enqueue(UID, Priority.NORMAL, token_from("a.*.>"))
-    await bus.work.enqueue(new_uid(NOW), Priority.NORMAL, token_from("a.b.c"))
+    await enter(bus, UID, Priority.NORMAL, token_from("a.*.>"))
+    await enter(bus, new_uid(NOW), Priority.NORMAL, token_from("a.b.c"))
     assert len(await bus.work.subjects(subjects.ADMITS)) == 2  # two lanes, two heads

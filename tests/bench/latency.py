@@ -1,0 +1,93 @@
+"""Submit to result, and submit to first poll: an idle system, a backlog of up to 100,000 jobs, and high priority.
+
+`one_item`: one job of one item, upstream answers in process; from the submit's first byte over HTTP until `GET
+/jobs/{uid}/results` says that all of it is there.
+`high`: a job of high priority into a backlog of normal ones that keep every seat and every place busy; submit to first
+poll, by the upstream's own log.
+`waiting`: submit alone, and submit to first poll of such a job, for growing backlogs.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+
+from cuscuta.embedded.postgres import Postgres
+from tests.bench.common import house, spread
+from tests.support.house import House
+
+REFERENCE_ACCOUNTS = 8
+CLIENTS = 16
+
+
+async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool) -> dict[str, object]:
+    trials = 20 if quick else rounds or 300
+    backlogs = (0, 100) if quick else (0, 1_000, 10_000, 100_000)
+    return {
+        "bench": "latency",
+        "one_item_ms": spread(await _one_item(folder, postgres, trials)),
+        **await _backlogs(folder, postgres, backlogs, 5 if quick else 60),
+    }
+
+
+async def _one_item(folder: Path, postgres: Postgres, trials: int) -> list[float]:
+    async with house(folder, postgres, "one-item", upstream="noop") as h:
+        await h.entry()
+        await h.reaper()
+        await h.worker(seats="4")
+        await h.accounts(4)
+        await h.catalogue(1)
+        await h.seats(4)
+        waits = []
+        for n in range(trials + 20):  # the first twenty warm up
+            began = time.perf_counter()
+            uid = await h.submit(f"player {n}")
+            answer = await h.http.get(f"/jobs/{uid}/results", params={"wait_s": 10})
+            assert answer.status_code == 200, answer.text  # 206 while it runs
+            waits.append((time.perf_counter() - began) * 1000)
+        return waits[20:]
+
+
+async def _backlogs(folder: Path, postgres: Postgres, backlogs: tuple[int, ...], trials: int) -> dict[str, object]:
+    """One deployment whose backlog grows; the upstream is slow enough for it to stay."""
+    submits, polls = {}, {}
+    async with house(folder, postgres, "backlog", seats="4") as h:
+        await h.upstream(REFERENCE_ACCOUNTS, latency_ms=20)
+        await h.entry()
+        await h.reaper()
+        for _ in range(2):
+            await h.worker()
+        await h.accounts(REFERENCE_ACCOUNTS)
+        await h.catalogue(20)
+        await h.catalogue(1, "one")
+        await h.seats(REFERENCE_ACCOUNTS)
+        standing = 0
+        for backlog in backlogs:
+            await _submit(h, standing, backlog)
+            standing = max(standing, backlog)
+            submits[backlog], polls[backlog] = await _high(h, backlog, trials)
+    return {
+        "submit_ms": {n: spread(waits) for n, waits in submits.items()},
+        "high_first_poll_ms": {n: spread(waits) for n, waits in polls.items()},
+    }
+
+
+async def _high(h: House, backlog: int, trials: int) -> tuple[list[float], list[float]]:
+    began, submits = {}, []
+    for n in range(trials):
+        target = f"urgent {backlog} {n}"
+        began[target] = time.monotonic()  # the upstream's clock too: one machine, one CLOCK_MONOTONIC
+        uid = await h.submit(target, "one", priority="high")
+        submits.append((time.monotonic() - began[target]) * 1000)
+        await h.ended(uid)
+    polled = {call[1]: call[3] for call in (await h.world())["calls"]}
+    return submits, [(polled[target] - at) * 1000 for target, at in began.items()]
+
+
+async def _submit(h: House, first: int, last: int) -> None:
+    numbers = iter(range(first, last))
+
+    async def client() -> None:
+        for n in numbers:
+            await h.submit(f"player {n}")
+
+    await asyncio.gather(*(client() for _ in range(CLIENTS)))
