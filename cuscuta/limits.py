@@ -70,6 +70,9 @@ BATCH_MESSAGES = _bound("BATCH_MESSAGES", 1_000, "messages", "the server's own l
 FIRST_CHUNKS = _bound(
     "FIRST_CHUNKS", 100, "messages", "the first batch of a job: workers start while the rest goes out [chosen]"
 )
+LATER_CHUNKS = _bound(
+    "LATER_CHUNKS", 250, "messages", "the batches after it: at 1,000 workers ran dry between two commits [measured]"
+)
 BACKLOG_MESSAGES = _bound(
     "BACKLOG_MESSAGES", 1_000_000, "messages", "in CUSCUTA_WORK; past it a submit is refused with 503 [chosen]"
 )
@@ -79,7 +82,7 @@ WORK_MESSAGES = _bound(
 BATCH_GET_SUBJECTS = _bound(
     "BATCH_GET_SUBJECTS", 1_024, "subjects", "a direct batch get answers 413 above it [nats §1]"
 )
-PULL_BATCH = _bound("PULL_BATCH", 64, "chunks", "quick chunks pulled at a time; more does not help [nats §4]")
+PULL_BATCH = _bound("PULL_BATCH", 128, "chunks", "quick chunks pulled at a time; more does not help [nats §4]")
 PULL_WORK_S = _bound(
     "PULL_WORK_S", 0.05, "s", "work that one pull may take beyond a single chunk: no hoarding [chosen]"
 )

@@ -7,6 +7,7 @@ every record that was ever stored, and a test reads them.
 import hashlib
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -154,8 +155,9 @@ class JobTag(Struct, omit_defaults=True):
 class ActiveJob(Struct, frozen=True, omit_defaults=True):
     """What a worker must know to join a job; `cuscuta_active`.
 
-    A chunk whose stream sequence is above `fresh_until` was published later than the job's admission, so something of
-    it may be stored already. `seats`, `policy` and `chunk_items` are what the job was divided by.
+    `fresh_until` is the stream sequence of the last chunk published so far when the job was admitted, 0 if it was
+    admitted again and something of any chunk may be stored already. `seats`, `policy` and `chunk_items` are what the
+    job was divided by.
     """
 
     uid: str
@@ -178,12 +180,16 @@ class ActiveJob(Struct, frozen=True, omit_defaults=True):
 
 
 class ChunkBody(Struct, frozen=True, omit_defaults=True):
-    """A chunk's message. Span and incarnation stand in its subject; `attempts` are those of earlier incarnations."""
+    """A chunk's message. Span and incarnation stand in its subject; `attempts` are those of earlier incarnations.
+
+    `first`: published when its job was admitted for the first time, so nothing of it was stored at that moment.
+    """
 
     uid: str
     catalogue: str
     target: str
     attempts: int = 0
+    first: bool = False
 
 
 class ItemError(Struct, frozen=True):
@@ -270,6 +276,12 @@ def decode(data: bytes, kind: type[RecordT]) -> RecordT:
         return decoder.decode(data)  # type: ignore[no-any-return]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(f"not a {kind.__name__}: {error}") from error
+
+
+@lru_cache(maxsize=512)
+def decode_chunk(data: bytes) -> ChunkBody:
+    """Like `decode`; the chunks of a job mostly have one body, so the last ones are remembered."""
+    return decode(data, ChunkBody)
 
 
 def content_hash(items: list[Item]) -> str:

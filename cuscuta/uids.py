@@ -4,6 +4,7 @@ import hashlib
 import re
 import secrets
 from datetime import datetime
+from functools import lru_cache
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _SHAPE = re.compile(r"[0-9a-hjkmnp-tv-z]{26}")
@@ -33,6 +34,7 @@ def token_from(text: str) -> str:
     return _base32(int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:20], "big"), 32)
 
 
+@lru_cache(maxsize=4_096)
 def is_uid(text: str) -> bool:
     """Whether the text has a uid's shape."""
     return _SHAPE.fullmatch(text) is not None

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from cuscuta import backoff, limits
@@ -45,15 +45,6 @@ async def _own(call: Callable[[], Awaitable[ResultT]]) -> ResultT:
         raise AdapterCancelled("the adapter cancelled itself") from None
 
 
-@contextlib.contextmanager
-def _listed(waits: set[asyncio.Timeout], timeout: asyncio.Timeout) -> Iterator[None]:
-    waits.add(timeout)
-    try:
-        yield
-    finally:
-        waits.discard(timeout)
-
-
 class Account:
     """Everything a seat does with its account goes through here."""
 
@@ -79,7 +70,15 @@ class Account:
 
     async def pause(self, seconds: float) -> None:
         """Wait between two calls; raises Cut if the process halts meanwhile."""
-        await self._interruptible(self._clock.sleep(seconds))
+        try:
+            async with asyncio.timeout(None) as timeout:
+                self._pauses.add(timeout)
+                try:
+                    await self._clock.sleep(seconds)
+                finally:
+                    self._pauses.discard(timeout)
+        except TimeoutError as error:
+            raise Cut("cut off") from error
 
     async def target(self, uid: str, name: str) -> Target:
         """The job's target, followed if the upstream needs that; the oldest follow makes room for it."""
@@ -155,22 +154,25 @@ class Account:
 
     async def _bounded(self, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """A call at the account's pace, within the item's time and within the lease's trust."""
-        if (wait := self.pace.reserve(self._clock.monotonic())) > 0:
+        now = self._clock.monotonic()
+        if (wait := self.pace.reserve(now)) > 0:
             await self.pause(wait)
-        loop = asyncio.get_running_loop()
-        trust_s = self.trust_s
+            now = self._clock.monotonic()
+        trust_s = self.lease.trusted_until - now
         if trust_s <= 0:
             raise LeaseLost("the lease is over")
-        end = loop.time() + min(self._settings.item_timeout_s, trust_s)
-        began = self._clock.monotonic()
+        end = asyncio.get_running_loop().time() + min(self._settings.item_timeout_s, trust_s)
         try:
             async with asyncio.timeout_at(end) as timeout:
-                with _listed(self._calls, timeout):
+                self._calls.add(timeout)
+                try:
                     answer = await _own(call)
-            self._answered(None, began)
+                finally:
+                    self._calls.discard(timeout)
+            self._answered(None, now)
             return answer
         except Throttled as error:
-            self._answered(error, began)
+            self._answered(error, now)
             raise
         except TimeoutError as error:
             if not timeout.expired():
@@ -196,14 +198,6 @@ class Account:
             self.pace.told(now, quota)
         if learnt := self.pace.learnt:
             self.lease.pace, self.lease.pace_found = learnt
-
-    async def _interruptible(self, wait: Awaitable[None]) -> None:
-        try:
-            async with asyncio.timeout(None) as timeout:
-                with _listed(self._pauses, timeout):
-                    await wait
-        except TimeoutError as error:
-            raise Cut("cut off") from error
 
     # --- standing ------------------------------------------------------------------------------------------------
 

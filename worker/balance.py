@@ -9,6 +9,7 @@ from typing import NamedTuple
 from cuscuta import limits
 
 _WORTH = 0.2  # of an item's usual time: what giving away must save to be worth its messages
+_LEAST_S = 0.01  # and no less than this: publishing, pulling and reading what is stored cost about half of it
 _KEEP = 0.7  # of its share a seat keeps when it shrinks a chunk: the next one corrects the estimate
 _SLOW = 2.0  # times slower than usual: such a seat stands back when the end is nearer than its next answer
 _STUCK = 2.0  # times its own usual time: nobody knows when such a call ends
@@ -37,7 +38,7 @@ class Gift(NamedTuple):
 def share_out(loads: Sequence[Load], waiters: int, typical_s: float) -> list[Gift]:
     """What each load gives away so that idle seats, which take `typical_s` an item, end with it.
 
-    Each waiter goes to the load that would end last. Nothing is given that saves less than a fifth of an item's time.
+    Each waiter goes to the load that would end last. Nothing is given that saves too little to be worth its messages.
     """
     helpers = [0] * len(loads)
     for _ in range(waiters):
@@ -60,7 +61,7 @@ def _gift(load: Load, helpers: int, typical_s: float) -> tuple[Gift, float]:
     if not parts:
         return nothing
     end_s = max(load.busy_s + keep * load.item_s, -(-(load.rest - keep) // parts) * typical_s)
-    return (Gift(keep, parts), end_s) if load.end_s - end_s > _WORTH * typical_s else nothing
+    return (Gift(keep, parts), end_s) if load.end_s - end_s > max(_LEAST_S, _WORTH * typical_s) else nothing
 
 
 def fair_size(size: int, left: int, fleet_per_s: float | None, item_s: float | None) -> int:
@@ -70,8 +71,10 @@ def fair_size(size: int, left: int, fleet_per_s: float | None, item_s: float | N
     """
     if not fleet_per_s or not item_s or size <= 1:
         return size
-    share = left / fleet_per_s / item_s
-    return size if size <= share else max(1, min(size, int(share * _KEEP)))
+    left_s = left / fleet_per_s
+    if size * item_s <= left_s + _LEAST_S:
+        return size
+    return max(1, min(size, int(left_s / item_s * _KEEP)))
 
 
 def stands_back(left: int, fleet_per_s: float | None, seats: int, item_s: float | None) -> bool:

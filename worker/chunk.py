@@ -23,6 +23,7 @@ from worker.ending import settle_if_done
 from worker.failures import describe, where
 from worker.gift import Gifts
 from worker.handback import give_up, put_back
+from worker.holds import Trust
 from worker.jobs import Job
 from worker.kit import Kit
 from worker.pieces import Piece
@@ -49,9 +50,10 @@ class ChunkRun:
     def __init__(self, kit: Kit, account: Account, job: Job, held: list[Piece], todo: list[Span]) -> None:
         self._kit, self._account, self._job, self._held, self._todo = kit, account, job, held, todo
         self._span = pieces.whole(held)
+        self._trust = Trust([piece.hold for piece in held], kit.bus.clock)
         self._shelf = Shelf(kit, job.uid, account.lease.account, self._trusted)
         self._shelf.begin(todo[0].start if todo else self._span.stop)
-        self._gifts = Gifts(kit, account, held, todo, self._shelf)
+        self._gifts = Gifts(kit, account, held, todo, self._shelf, self._trust)
         self._answered_at = 0.0
 
     async def run(self) -> Return | None:
@@ -140,13 +142,15 @@ class ChunkRun:
 
     async def _ask(self, entry: tuple[int, Item]) -> Answer:
         index, item = entry
-        with self._gifts.asking(index):
-            try:
-                return await self._patiently(lambda: self._value(item))
-            except errors.UpstreamError as error:
-                if error.verdict is not Verdict.ITEM:
-                    raise
-                return ItemError(type(error).__name__, self._describe(error))
+        self._gifts.asked[index] = self._kit.bus.clock.monotonic()
+        try:
+            return await self._patiently(lambda: self._value(item))
+        except errors.UpstreamError as error:
+            if error.verdict is not Verdict.ITEM:
+                raise
+            return ItemError(type(error).__name__, self._describe(error))
+        finally:
+            del self._gifts.asked[index]
 
     async def _value(self, item: Item) -> msgspec.Raw:
         value = await self._account.poll(self._target, item)
@@ -166,7 +170,8 @@ class ChunkRun:
         """A call of the upstream: short rests and failures that may pass are waited out in place."""
         settings, tries = self._kit.settings, 0
         while True:
-            await self._guard()
+            if not self._fine():
+                await self._guard()
             try:
                 return await call()
             except errors.Throttled as error:
@@ -182,8 +187,13 @@ class ChunkRun:
                 wait = backoff.exponential(tries, settings.backoff_base_s, settings.backoff_cap_s, random.random())
                 await self._account.pause(wait)
 
+    def _fine(self) -> bool:
+        """Whether the result of a call will count, and can be written."""
+        kit = self._kit
+        return kit.bus.broker.connected.is_set() and not kit.halt.is_set() and not self._job.ended and self._trusted()
+
     async def _guard(self) -> None:
-        """Before each call: go on only if the result will count, and can be written."""
+        """When something is not fine: wait while NATS is gone, stop for everything else."""
         kit = self._kit
         while not kit.bus.broker.connected.is_set() and not kit.halt.is_set():
             await wait_for_event(kit.bus.broker.connected, 0.2)
@@ -195,7 +205,7 @@ class ChunkRun:
     # --- ending --------------------------------------------------------------------------------------------------
 
     def _trusted(self) -> bool:
-        return all(piece.hold.trusted() for piece in self._held)
+        return self._trust.holds()
 
     async def _finish(self) -> bool:
         """Acknowledge after the writes' own acknowledgement."""

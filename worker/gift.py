@@ -7,8 +7,6 @@ stands in later chunks inside of it.
 """
 
 import asyncio
-import contextlib
-from collections.abc import Iterator
 
 from cuscuta import spans, subjects
 from cuscuta.errors import BrokerRefused, BrokerUnavailable
@@ -17,6 +15,7 @@ from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 from worker.account import Account
 from worker.balance import Gift, Load
+from worker.holds import Trust
 from worker.kit import Kit
 from worker.pieces import Piece
 from worker.shelf import Shelf
@@ -25,11 +24,14 @@ from worker.shelf import Shelf
 class Gifts:
     """The part of a run that its job's tail knows."""
 
-    def __init__(self, kit: Kit, account: Account, held: list[Piece], todo: list[Span], shelf: Shelf) -> None:
-        self._kit, self._account, self._held, self._todo, self._shelf = kit, account, held, todo, shelf
+    def __init__(
+        self, kit: Kit, account: Account, held: list[Piece], todo: list[Span], shelf: Shelf, trust: Trust
+    ) -> None:
+        self._kit, self._account, self._held, self._todo = kit, account, held, todo
+        self._shelf, self._trust = shelf, trust
         self._begun = todo[0].start if todo else held[-1].name.span.stop  # everything before it was asked for
         self._stop = held[-1].name.span.stop  # nothing from here on is ours any more
-        self._asked: dict[int, float] = {}
+        self.asked: dict[int, float] = {}  # items in flight, and since when
         self._twice: set[int] = set()
         self._giving = asyncio.Lock()
         self._closed = False
@@ -45,15 +47,6 @@ class Gifts:
             return False
         self._begun = index + 1
         return True
-
-    @contextlib.contextmanager
-    def asking(self, index: int) -> Iterator[None]:
-        """While an item is being asked for."""
-        self._asked[index] = self._kit.bus.clock.monotonic()
-        try:
-            yield
-        finally:
-            del self._asked[index]
 
     async def left(self, gap: Span, cursor: int) -> bool:
         """Whether something of a gap is ours to do, once the gift on its way has arrived or failed."""
@@ -80,17 +73,17 @@ class Gifts:
     def load(self, now: float, typical_s: float) -> Load:
         """What is left of it."""
         item_s = self._account.item_s or typical_s
-        since = max(self._asked.values(), default=now - item_s)
+        since = max(self.asked.values(), default=now - item_s)
         return Load(max(0.0, item_s - (now - since)), 0 if self._closed else self.rest, item_s)
 
     def asked_since(self) -> dict[int, float]:
         """Items in flight that were not asked for twice yet, and since when."""
-        return {index: since for index, since in self._asked.items() if index not in self._twice}
+        return {index: since for index, since in self.asked.items() if index not in self._twice}
 
     async def give(self, gift: Gift) -> int:
         """Give away all but `keep` of what is not begun, as `parts` chunks; how many were published."""
         async with self._giving:
-            if self._closed or not self._trusted() or not (unbegun := self._unbegun()):
+            if self._closed or not self._trust.holds() or not (unbegun := self._unbegun()):
                 return 0
             last = unbegun[-1]
             given = Span(max(last.start, last.stop - (self.rest - gift.keep)), last.stop)
@@ -108,7 +101,7 @@ class Gifts:
     async def hedge(self, index: int) -> bool:
         """Let another seat ask for an item in flight too; the first result wins."""
         async with self._giving:
-            if self._closed or index not in self._asked or index in self._twice or not self._trusted():
+            if self._closed or index not in self.asked or index in self._twice or not self._trust.holds():
                 return False
             self._twice.add(index)
             self._shelf.alone(index)
@@ -131,6 +124,3 @@ class Gifts:
                 self._kit.log.debug("nothing was given away", uid=self.uid, span=str(part), cause=str(error))
                 return False
         return True
-
-    def _trusted(self) -> bool:
-        return all(piece.hold.trusted() for piece in self._held)

@@ -5,6 +5,7 @@ Past that the chunk may be somebody else's, and whatever is not stored yet is th
 """
 
 import asyncio
+from collections.abc import Sequence
 
 from cuscuta.broker import Delivery
 from cuscuta.clock import Clock
@@ -25,6 +26,20 @@ class Hold:
     def trusted(self) -> bool:
         """Whether the chunk is still ours for certain."""
         return self._clock.monotonic() < self.trusted_until
+
+
+class Trust:
+    """Whether all of several chunks are still ours; asked before every call, so the earliest end is remembered."""
+
+    def __init__(self, held: Sequence[Hold], clock: Clock) -> None:
+        self._held, self._clock, self._until = held, clock, 0.0
+
+    def holds(self) -> bool:
+        """Whether they are. A later touch is noticed when the remembered end has come."""
+        now = self._clock.monotonic()
+        if now >= self._until:
+            self._until = min(hold.trusted_until for hold in self._held)
+        return now < self._until
 
 
 class Holds:

@@ -22,21 +22,23 @@ class Piece(NamedTuple):
         """Attempts used up before this delivery."""
         return self.body.attempts + self.hold.delivery.delivered - 1
 
-    def fresh(self, fresh_until: int) -> bool:
-        """Whether this is the first delivery of a chunk as it was published at its job's admission."""
-        delivery = self.hold.delivery
-        return self.name.n == 1 and delivery.delivered == 1 and delivery.sequence <= fresh_until
+    @property
+    def fresh(self) -> bool:
+        """Whether this is the first delivery of a chunk as it was published at its job's first admission."""
+        return self.body.first and self.hold.delivery.delivered == 1
 
 
 def stretches(held: Iterable[Piece], fresh: Callable[[Piece], bool]) -> list[list[Piece]]:
     """Neighbouring fresh chunks of one job as one stretch: one run, one result. Anything else stands alone."""
     found: list[list[Piece]] = []
+    last_is_fresh = False
     for piece in held:
-        last = found[-1][-1] if found else None
-        if last and _neighbours(last, piece) and fresh(last) and fresh(piece):
+        is_fresh = fresh(piece)
+        if is_fresh and last_is_fresh and _neighbours(found[-1][-1], piece):
             found[-1].append(piece)
         else:
             found.append([piece])
+        last_is_fresh = is_fresh
     return found
 
 

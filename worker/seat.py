@@ -11,7 +11,7 @@ from cuscuta.clock import wait_for_event
 from cuscuta.db import Lease
 from cuscuta.db.leases import Return
 from cuscuta.errors import BrokerUnavailable, CuscutaError
-from cuscuta.model import ChunkBody, DeadChunk, RecordError, decode
+from cuscuta.model import DeadChunk, RecordError, decode_chunk
 from cuscuta.spans import Span
 from worker import balance, choice, pieces
 from worker.account import HALT_GRACE_S, Account
@@ -168,10 +168,9 @@ class Seat:
 
     def _dealt(self, job: Job, pulled: Pulled) -> None:
         """Notice how far the job's queue is, by the chunks that came for the first time."""
-        for delivery in pulled.deliveries:
-            if delivery.delivered == 1 and delivery.sequence <= job.active.fresh_until:
-                with contextlib.suppress(ValueError):
-                    job.dealt(subjects.parse_chunk(delivery.subject).span, self._kit.bus.clock.monotonic())
+        if pulled.deliveries and (last := pulled.deliveries[-1]).delivered == 1:
+            with contextlib.suppress(ValueError):
+                job.dealt(subjects.parse_chunk(last.subject).span, self._kit.bus.clock.monotonic())
 
     def _stands_back(self, account: Account, job: Job) -> bool:
         """Whether to leave a job's last chunks to quicker seats; for as long as one answer takes, then no more."""
@@ -188,7 +187,7 @@ class Seat:
         """A delivery as a piece of work, held from now on; None if it is no chunk, and then it is filed."""
         hold = self._kit.holds.take(delivery, asked)
         try:
-            return Piece(hold, subjects.parse_chunk(delivery.subject), decode(delivery.data, ChunkBody))
+            return Piece(hold, subjects.parse_chunk(delivery.subject), decode_chunk(delivery.data))
         except (ValueError, RecordError) as error:
             await self._bury_malformed(delivery, str(error))
             self._kit.holds.drop(hold)
@@ -239,7 +238,8 @@ class Seat:
         job = self._kit.jobs.get(piece.name.uid)
         return (
             job is not None
-            and piece.fresh(job.active.fresh_until)
+            and piece.fresh
+            and job.active.fresh_until > 0
             and not spans.meets(stored[piece.name.uid], piece.name.span)
         )
 

@@ -12,7 +12,7 @@ from cuscuta.broker.bus import Bus
 from cuscuta.broker.catalogues import CatalogueMissing
 from cuscuta.broker.settle import close, settle, tidy
 from cuscuta.broker.tags import Known
-from cuscuta.limits import BATCH_MESSAGES, FIRST_CHUNKS
+from cuscuta.limits import FIRST_CHUNKS, LATER_CHUNKS
 from cuscuta.model import ActiveJob, ChunkBody, Failure, JobStatus, JobTag, encode
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
@@ -51,7 +51,7 @@ async def activate(bus: Bus, uid: str, seats: int, known: Known | None = None) -
         queued = [name.span for name in await bus.work.queued(uid)]
         stored, dead = await bus.results.coverage(uid)
         todo = settling.unplanned(plan, queued, [*stored, *dead])
-    return await _let_out(bus, fixed, plan, todo)
+    return await _let_out(bus, fixed, plan, todo, first)
 
 
 async def _runnable(bus: Bus, uid: str) -> Known | None:
@@ -67,25 +67,25 @@ async def _runnable(bus: Bus, uid: str) -> Known | None:
     return known
 
 
-async def _let_out(bus: Bus, known: Known, plan: list[Span], todo: list[Span]) -> bool:
+async def _let_out(bus: Bus, known: Known, plan: list[Span], todo: list[Span], first: bool) -> bool:
     uid, essential = known.tag.uid, known.tag.essential
     names = [ChunkName(uid, span, 1) for span in todo]
-    body = ChunkBody(uid, essential.catalogue, essential.target)
-    again = known.tag.status is JobStatus.PENDING  # mended: results may be stored that no chunk tells of
+    body = ChunkBody(uid, essential.catalogue, essential.target, first=first)
+    again = not first  # mended: results may be stored that no chunk tells of
     fresh_until, done, size = 0, 0, FIRST_CHUNKS
     while done < len(names):
         if done:  # a long job: workers start on the first batch while the others go out, unless it has ended
             active = _active(known.tag, fresh_until)
             await bus.active_bucket.put(uid, encode(active))
             await bus.announce("active", uid, active)
-        if done > BATCH_MESSAGES:
+        if done > FIRST_CHUNKS:
             current = await bus.tags.read(uid)
             if current is None or current.tag.status.terminal:
                 return await _undo(bus, uid, current)
         last = await bus.work.publish_chunks(names[done : done + size], body, essential.traceparent)
         again = again or not last
         fresh_until = 0 if again else last
-        done, size = done + size, BATCH_MESSAGES
+        done, size = done + size, LATER_CHUNKS
 
     def edit(current: JobTag) -> bool:
         if current.status is JobStatus.QUEUEING:

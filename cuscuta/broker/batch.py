@@ -21,6 +21,11 @@ async def publish_batch(broker: Broker, messages: list[Message]) -> int:
     if len(messages) == 1:
         subject, payload, headers = messages[0]
         return await broker.publish(subject, payload, headers or None)
+    with translated("batch"):
+        return await _publish(broker, messages)
+
+
+async def _publish(broker: Broker, messages: list[Message]) -> int:
     name, last, sequence = secrets.token_hex(12), len(messages), 0
     for n, (subject, payload, extra) in enumerate(messages, 1):
         headers = {**extra, "Nats-Batch-Id": name, "Nats-Batch-Sequence": str(n)}
@@ -33,6 +38,5 @@ async def publish_batch(broker: Broker, messages: list[Message]) -> int:
                 raise refused(error)
             sequence = int(said.get("seq", 0))
         else:
-            with translated("batch"):
-                await broker.nc.publish(subject, payload, headers=headers)
+            await broker.nc.publish(subject, payload, headers=headers)
     return sequence

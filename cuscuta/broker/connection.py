@@ -168,8 +168,10 @@ class Broker:
 
     async def tell(self, subject: str, payload: bytes, reply: str = "") -> None:
         """Publish without an answer; dropped while NATS is gone."""
-        with contextlib.suppress(errors.BrokerUnavailable, errors.TooLarge), translated("publish"):
+        try:
             await self.nc.publish(subject, payload, reply=reply)
+        except (nats.errors.Error, TimeoutError, OSError) as error:
+            self._log.debug("not sent", subject=subject[:40], cause=str(error) or type(error).__name__)
 
     async def insist(self, what: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """Do something that is safe to repeat until NATS answers, for ever. Refusals are raised."""
