@@ -1,17 +1,18 @@
 """The declarative adapter: its file's faults by line and key, its requests, and what it makes of answers."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cuscuta import errors
 from cuscuta.model import Item
+from tests.support.answers import Answer, Cut, Handler, Seen, Server
 from worker.upstream import Session, Target
 from worker.upstream.declarative import Declarative
 from worker.upstream.loader import AdapterError, load
@@ -87,25 +88,24 @@ def test_a_missing_parameter_refuses_the_catalogue() -> None:
         Template("{item.page}", frozenset())
 
 
-Handler = Callable[[httpx.Request], httpx.Response]
+Make = Callable[[str, Handler], Awaitable[Declarative]]
 
 
 @pytest.fixture
-async def adapters(tmp_path: Path) -> AsyncIterator[Callable[[str, Handler], Declarative]]:
-    """Adapters whose requests a function answers: httpx's own transport, no network."""
-    made: list[Declarative] = []
+async def adapters(tmp_path: Path) -> AsyncIterator[Make]:
+    """Adapters whose requests a function answers, over real HTTP."""
+    async with AsyncExitStack() as stack:
 
-    def make(text: str, handler: Handler) -> Declarative:
-        file = tmp_path / f"{len(made)}.toml"
-        file.write_text(text)
-        adapter = Declarative(read(file))
-        adapter._client = httpx.AsyncClient(base_url="https://x.example", transport=httpx.MockTransport(handler))
-        made.append(adapter)
-        return adapter
+        async def make(text: str, handler: Handler) -> Declarative:
+            server = await stack.enter_async_context(Server(handler))
+            file = tmp_path / "adapter.toml"
+            file.write_text(text.replace("https://x.example", server.url))
+            adapter = Declarative(read(file))
+            await adapter.open()
+            stack.push_async_callback(adapter.close)
+            return adapter
 
-    yield make
-    for adapter in made:
-        await adapter.close()
+        yield make
 
 
 def session() -> Session:
@@ -113,13 +113,15 @@ def session() -> Session:
 
 
 async def test_requests_are_built_and_escaped(adapters: Any) -> None:
-    seen: list[httpx.Request] = []
+    seen: list[Seen] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: Seen) -> Answer:
         seen.append(request)
-        return httpx.Response(200, json={"scores": [{"player": "x]`'\"", "points": 1}, {"player": "f/1", "points": 7}]})
+        return Answer(
+            200, json.dumps({"scores": [{"player": "x]`'\"", "points": 1}, {"player": "f/1", "points": 7}]}).encode()
+        )
 
-    adapter = adapters(
+    adapter = await adapters(
         """
         name = "x"
         base_url = "https://x.example"
@@ -138,8 +140,8 @@ async def test_requests_are_built_and_escaped(adapters: Any) -> None:
     assert await adapter.poll(session(), Target("t/…\n", "f/1"), item) == 7
     assert await adapter.poll(session(), Target("t", "x]`'\""), item) == 1
     request = seen[0]
-    assert request.url.raw_path.startswith(b"/p/t%2F%E2%80%A6%0A/i/a%2Fb%20%3F%23%C3%A9?")
-    assert dict(request.url.params) == {"page": "3", "q": "a/b ?#é"}
+    assert request.raw_path.startswith("/p/t%2F%E2%80%A6%0A/i/a%2Fb%20%3F%23%C3%A9?")
+    assert request.params == {"page": "3", "q": "a/b ?#é"}
     assert request.headers["authorization"] == "Bearer t0k"
     assert "\n" not in request.headers["x-target"]
     assert json.loads(request.content) == {"who": ["f/1", {"deep": "u1"}], "n": 5}
@@ -147,15 +149,15 @@ async def test_requests_are_built_and_escaped(adapters: Any) -> None:
 
 @pytest.mark.parametrize("how", ["json", "form", "basic"])
 async def test_three_ways_to_log_in(adapters: Any, how: str) -> None:
-    seen: list[httpx.Request] = []
+    seen: list[Seen] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: Seen) -> Answer:
         seen.append(request)
-        return httpx.Response(200, json={"auth": {"token": 12345, "user": "u9"}})
+        return Answer(200, json.dumps({"auth": {"token": 12345, "user": "u9"}}).encode())
 
     body = "basic = true" if how == "basic" else f'{how} = {{ e = "{{account.email}}", p = "{{account.password}}" }}'
     token = "" if how == "basic" else 'token = "auth.token"\nuser_id = "auth.user"'
-    adapter = adapters(GOOD + f"[login]\nmethod = 'POST'\npath = '/login'\n{body}\n{token}\n", answer)
+    adapter = await adapters(GOOD + f"[login]\nmethod = 'POST'\npath = '/login'\n{body}\n{token}\n", answer)
     mine = Session(email="a@x", password="p&w")
     await adapter.log_in(mine)
     assert adapter.needs_login == (how != "basic")
@@ -178,7 +180,7 @@ async def test_three_ways_to_log_in(adapters: Any, how: str) -> None:
     ],
 )  # fmt: skip
 async def test_what_a_status_means(adapters: Any, step: str, status: int, kind: type[Exception]) -> None:
-    adapter = adapters(GOOD + "[follow]\npath = '/f'\n", lambda request: httpx.Response(status, text="secret stuff"))
+    adapter = await adapters(GOOD + "[follow]\npath = '/f'\n", lambda request: Answer(status, b"secret stuff"))
     calls = {
         "poll": lambda: adapter.poll(session(), Target("t"), Item("i")),
         "follow": lambda: adapter.follow(session(), "t"),
@@ -193,14 +195,14 @@ async def test_what_a_status_means(adapters: Any, step: str, status: int, kind: 
     ("text", "seconds"), [("5", 5), ("0", 0), ("-3", 0), ("soon", None), ("nan", None), ("inf", None), ("", None)]
 )
 async def test_retry_after(adapters: Any, text: str, seconds: float | None) -> None:
-    adapter = adapters(GOOD, lambda request: httpx.Response(429, headers={"retry-after": text}))
+    adapter = await adapters(GOOD, lambda request: Answer(429, headers=(("retry-after", text),)))
     with pytest.raises(errors.Throttled) as caught:
         await adapter.poll(session(), Target("t"), Item("i"))
     assert caught.value.retry_after_s == seconds
 
 
 async def test_retry_after_may_be_a_date(adapters: Any) -> None:
-    adapter = adapters(GOOD, lambda r: httpx.Response(429, headers={"retry-after": "Wed, 21 Oct 2065 07:28:00 GMT"}))
+    adapter = await adapters(GOOD, lambda r: Answer(429, headers=(("retry-after", "Wed, 21 Oct 2065 07:28:00 GMT"),)))
     with pytest.raises(errors.Throttled) as caught:
         await adapter.poll(session(), Target("t"), Item("i"))
     assert caught.value.retry_after_s is not None
@@ -209,13 +211,13 @@ async def test_retry_after_may_be_a_date(adapters: Any) -> None:
 
 @pytest.mark.parametrize("content", [b"<html>", b"{", b"[" * 100_000, b"\xff\xfe", b'{"other": 1}', b'{"v": null}'])
 async def test_garbage_is_a_bad_answer(adapters: Any, content: bytes) -> None:
-    adapter = adapters(GOOD + "result = 'v'\n", lambda request: httpx.Response(200, content=content))
+    adapter = await adapters(GOOD + "result = 'v'\n", lambda request: Answer(200, content))
     with pytest.raises(errors.BadAnswer):
         await adapter.poll(session(), Target("t"), Item("i"))
 
 
 async def test_a_giant_answer_is_cut_off(adapters: Any) -> None:
-    adapter = adapters(GOOD, lambda request: httpx.Response(200, content=b" " * (9 << 20)))
+    adapter = await adapters(GOOD, lambda request: Answer(200, b" " * (9 << 20)))
     with pytest.raises(errors.BadAnswer, match="longer than"):
         await adapter.poll(session(), Target("t"), Item("i"))
 
@@ -231,24 +233,23 @@ async def test_a_rule_goes_before_the_status(adapters: Any) -> None:
     status = 404
     means = "target-not-found"
     """
-    adapter = adapters(GOOD + rules, lambda request: httpx.Response(200, text='{"error": "banned"}'))
+    adapter = await adapters(GOOD + rules, lambda request: Answer(200, b'{"error": "banned"}'))
     with pytest.raises(errors.AccountBanned):
         await adapter.poll(session(), Target("t"), Item("i"))
-    adapter = adapters(GOOD + rules, lambda request: httpx.Response(404))
+    adapter = await adapters(GOOD + rules, lambda request: Answer(404))
     with pytest.raises(errors.TargetNotFound):
         await adapter.poll(session(), Target("t"), Item("i"))
 
 
-async def test_no_connection_and_no_answer_are_transient(adapters: Any) -> None:
-    def broken(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("no")
-
-    def silent(request: httpx.Request) -> httpx.Response:
-        raise httpx.ReadTimeout("no")
-
-    for handler, kind in ((broken, errors.UpstreamUnavailable), (silent, errors.UpstreamTimeout)):
+async def test_no_connection_a_cut_one_and_no_answer_are_transient(adapters: Any) -> None:
+    kinds = {None: errors.UpstreamTimeout, Cut: errors.UpstreamUnavailable}
+    for answer, kind in kinds.items():
+        adapter = await adapters(GOOD.replace("[poll]", "timeout_s = 0.2\n[poll]"), lambda request: answer)  # noqa: B023
         with pytest.raises(kind):
-            await adapters(GOOD, handler).poll(session(), Target("t"), Item("i"))
+            await adapter.poll(session(), Target("t"), Item("i"))
+    adapter = await adapters(GOOD.replace("https://x.example", "http://127.0.0.1:1"), lambda request: Answer())
+    with pytest.raises(errors.UpstreamUnavailable):
+        await adapter.poll(session(), Target("t"), Item("i"))
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_a_larger_allowance_is_found_and_a_smaller_one_obeyed() -> None:
     assert refused <= 0.02 * passed
 
 
-@given(st.floats(0.5, 500), st.lists(st.floats(0, 0.05), min_size=30, max_size=200))
+@given(st.floats(0.5, 500), st.lists(st.floats(0, 0.05), min_size=20, max_size=60))
 def test_a_declared_rate_is_never_exceeded_in_any_window(cap: float, delays: list[float]) -> None:
     pace, now, calls = Pace(0.0, cap), 0.0, []
     for delay in delays:  # the caller is busy for a while, or is woken late

@@ -6,20 +6,22 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-import httpx
+import aiohttp
 import jmespath
 import jmespath.exceptions
+from yarl import URL
 
 from cuscuta import errors, limits
-from cuscuta.model import Item
+from cuscuta.model import Item, encode
 from worker.upstream import ratelimit
 from worker.upstream.protocol import Capacity, Session, Target, Upstream
 from worker.upstream.schema import ACCOUNT_NAMES, MEANS, POLL_NAMES, AdapterFile, Call, ErrorRule
 from worker.upstream.template import Template
 
 _BODY_SEARCHED = 64 << 10
+_PATH = "/%?=&:@!$'()*+,;~"  # what a path may hold as it is; values are encoded before
 
 
 class Declarative(Upstream):
@@ -37,7 +39,7 @@ class Declarative(Upstream):
             repeatable=file.limits.repeatable,
         )
         self._basic = file.login is not None and file.login.basic
-        self._client = httpx.AsyncClient()
+        self._client: aiohttp.ClientSession | None = None
         self._calls = {
             step: _Prepared(call, file)
             for step in ("login", "reset", "follow", "poll", "unfollow")
@@ -47,16 +49,16 @@ class Declarative(Upstream):
 
     async def open(self) -> None:
         """Make the client: no redirects, a pool as wide as a process's seats."""
-        self._client = httpx.AsyncClient(
-            base_url=self._file.base_url,
-            timeout=self._file.timeout_s,
-            follow_redirects=False,
-            limits=httpx.Limits(max_connections=limits.SEATS_PER_PROCESS * 2, keepalive_expiry=30),
+        self._client = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=self._file.timeout_s),
+            connector=aiohttp.TCPConnector(limit=limits.SEATS_PER_PROCESS * 2, keepalive_timeout=30),
+            cookie_jar=aiohttp.DummyCookieJar(),  # accounts share the client, and must not share sessions
         )
 
     async def close(self) -> None:
         """Close the client."""
-        await self._client.aclose()
+        if self._client:
+            await self._client.close()
 
     async def log_in(self, session: Session) -> None:
         """Send the login request and take token and user id from its answer."""
@@ -105,29 +107,31 @@ class Declarative(Upstream):
             await self._send("unfollow", call, session, _poll_values(session, target, Item("")))
 
     async def _send(self, step: str, call: "_Prepared", session: Session, values: Mapping[str, str]) -> Any:
-        request = call.request(self._client, values)
-        auth = httpx.BasicAuth(session.email, session.password) if self._basic else None
+        if self._client is None:
+            await self.open()
+        assert self._client  # noqa: S101 - made by open
+        request = call.request(values)
+        if self._basic:
+            basic = aiohttp.encode_basic_auth(session.email, session.password, "utf-8")
+            request["headers"]["Authorization"] = basic
         try:
-            response = await self._client.send(request, auth=auth, stream=True)
-            try:
+            async with self._client.request(allow_redirects=False, **request) as response:
                 body = await _read(response)
-            finally:
-                await response.aclose()
-        except httpx.TimeoutException as error:
+        except TimeoutError as error:
             raise errors.UpstreamTimeout(f"{step}: no answer within {self._file.timeout_s:g} s") from error
-        except httpx.HTTPError as error:
+        except aiohttp.ClientError as error:
             raise errors.UpstreamUnavailable(f"{step}: {type(error).__name__}") from error
         session.quota = ratelimit.quota(response.headers, datetime.now(UTC)) or session.quota
         self._check(step, response, body)
-        if response.status_code == 204 or not body:
+        if response.status == 204 or not body:
             return None
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
             raise errors.BadAnswer(f"{step}: the answer is not JSON") from error
 
-    def _check(self, step: str, response: httpx.Response, body: bytes) -> None:
-        status = response.status_code
+    def _check(self, step: str, response: aiohttp.ClientResponse, body: bytes) -> None:
+        status = response.status
         for rule, pattern in self._rules:
             if _fits(rule, pattern, step, status, body):
                 raise _make(MEANS[rule.means], step, response)
@@ -140,7 +144,7 @@ class _Prepared:
     """A call with its templates compiled."""
 
     def __init__(self, call: Call, file: AdapterFile) -> None:
-        self.call = call
+        self.call, self._base = call, file.base_url.rstrip("/")
         make: Callable[[str], Template] = lambda text: Template(text, POLL_NAMES, item_params=True)  # noqa: E731
         self._path = make(call.path)
         common = {k: Template(v, ACCOUNT_NAMES) for k, v in file.headers.items()}
@@ -149,16 +153,22 @@ class _Prepared:
         self._form = {k: make(v) for k, v in call.form.items()} if call.form is not None else None
         self.result = Template(call.result, POLL_NAMES, item_params=True, bare_braces=True) if call.result else None
 
-    def request(self, client: httpx.AsyncClient, values: Mapping[str, str]) -> httpx.Request:
-        call = self.call
-        return client.build_request(
-            call.method,
-            self._path.fill(values, lambda text: quote(text, safe="")),
-            headers={k: t.fill(values, _header) for k, t in self._headers.items()},
-            params={k: t.fill(values) for k, t in self._query.items()} or None,
-            data={k: t.fill(values) for k, t in self._form.items()} if self._form is not None else None,
-            json=_fill_json(call.json, values) if call.json is not None else None,
-        )
+    def request(self, values: Mapping[str, str]) -> dict[str, Any]:
+        """What the client's `request` takes."""
+        path = quote(self._path.fill(values, lambda text: quote(text, safe="")), safe=_PATH)
+        if self._query:
+            path += "?" + urlencode({k: t.fill(values) for k, t in self._query.items()}, quote_via=quote)
+        made: dict[str, Any] = {
+            "method": self.call.method,
+            "url": URL(self._base + path, encoded=True),
+            "headers": {k: t.fill(values, _header) for k, t in self._headers.items()},
+        }
+        if self._form is not None:
+            made["data"] = {k: t.fill(values) for k, t in self._form.items()}
+        if self.call.json is not None:
+            made["data"] = encode(_fill_json(self.call.json, values))
+            made["headers"].setdefault("Content-Type", "application/json")
+        return made
 
 
 def _fill_json(value: Any, values: Mapping[str, str]) -> Any:
@@ -210,9 +220,9 @@ def _find(expression: str, answer: Any) -> Any:
         raise errors.BadAnswer(f"the answer does not fit {expression!r}: {type(error).__name__}") from error
 
 
-async def _read(response: httpx.Response) -> bytes:
+async def _read(response: aiohttp.ClientResponse) -> bytes:
     size, parts = 0, []
-    async for part in response.aiter_bytes():
+    async for part in response.content.iter_any():
         size += len(part)
         if size > limits.ANSWER_BYTES:
             raise errors.BadAnswer(f"the answer is longer than {limits.ANSWER_BYTES:,} bytes")
@@ -242,8 +252,8 @@ def _by_status(step: str, status: int) -> type[errors.UpstreamError]:
     return errors.UpstreamUnavailable if status >= 500 else errors.BadAnswer
 
 
-def _make(kind: type[errors.UpstreamError], step: str, response: httpx.Response) -> errors.UpstreamError:
-    message = f"{step}: the upstream answered {response.status_code}"
+def _make(kind: type[errors.UpstreamError], step: str, response: aiohttp.ClientResponse) -> errors.UpstreamError:
+    message = f"{step}: the upstream answered {response.status}"
     if kind is errors.Throttled:
         return errors.Throttled(message, ratelimit.retry_after(response.headers.get("retry-after"), datetime.now(UTC)))
     return kind(message)

@@ -34,7 +34,7 @@ def retry_after(text: str | None, now: datetime) -> float | None:
 
 
 def quota(headers: Mapping[str, str], now: datetime) -> Quota | None:
-    """What is left, if the headers (keys in lower case) say so; of several windows the tightest."""
+    """What is left, if the headers (a mapping that takes lower case keys) say so; of several windows the tightest."""
     if text := headers.get("ratelimit"):
         return _structured(text)
     for family in _FAMILIES:
