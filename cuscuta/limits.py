@@ -59,7 +59,10 @@ GRID_CELLS = _bound(
 )
 CHUNK_ITEMS = _bound("CHUNK_ITEMS", 1_000, "items", "a chunk's results stay well below a few MiB [chosen]")
 CHUNK_SHARE = _bound(
-    "CHUNK_SHARE", 4, "-", "a chunk is at most 1/4 of a seat's share of what is left, so a 3x slower seat ends in time"
+    "CHUNK_SHARE", 1.5, "-", "a chunk is at most 1/1.5 of a seat's share of what is left; slow seats keep less of it"
+)
+CHUNK_LEAST = _bound(
+    "CHUNK_LEAST", 10, "-", "a chunk is no less than 1/10 of a seat's share of the job: donation cuts finer [measured]"
 )
 MAX_ACTIVE_JOBS = _bound("MAX_ACTIVE_JOBS", 100, "jobs", "100 consumers cost 8 % of a stream's throughput [nats §0]")
 URGENT_PLACES = _bound(

@@ -70,6 +70,13 @@ def meets(disjoint: Sequence[Span], span: Span) -> bool:
     return i > 0 and disjoint[i - 1].stop > span.start
 
 
+def overlapping(disjoint: Sequence[Span], span: Span) -> Sequence[Span]:
+    """Those of the spans, which must be disjoint and in order, that share an item with `span`."""
+    stop = bisect_left(disjoint, span.stop, key=lambda s: s.start)
+    start = bisect_right(disjoint, span.start, key=lambda s: s.stop)
+    return disjoint[start:stop]
+
+
 def total(spans: Iterable[Span]) -> int:
     """How many different items the spans cover."""
     return sum(span.size for span in union(spans))
@@ -150,8 +157,9 @@ def divide(
 ) -> list[Span]:
     """Cut a job into its chunks, in order, disjoint, covering exactly `span`.
 
-    `chunk` starts with big chunks and ends with single cells (guided self-scheduling), so that the last ones are
-    short whoever takes them; sizes are powers of two of cells on the fixed grid, so the chunks of two jobs nest.
+    `chunk` starts with big chunks that become smaller (guided self-scheduling) down to a tenth of a seat's share: at
+    the tail, seats share what they hold, which costs less than many small messages. Sizes are powers of two of cells
+    on the fixed grid, so the chunks of two jobs nest.
     """
     if not span.size:
         return []
@@ -164,8 +172,9 @@ def divide(
         return _windows(bounds, sums, seats)
     first = bisect_right(grid.cuts, span.start) - 1  # the bounds' place on the whole grid, for alignment
     chunks, i, last = [], 0, len(bounds) - 1
+    least = (sums[last] - sums[0]) / (limits.CHUNK_LEAST * seats)
     while i < last:
-        want = (sums[last] - sums[i]) / (limits.CHUNK_SHARE * seats)
+        want = max(least, (sums[last] - sums[i]) / (limits.CHUNK_SHARE * seats))
         cells = 1
         while (
             (first + i) % (cells * 2) == 0

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Any, TypeVar
 
 from cuscuta import backoff, limits
@@ -53,6 +53,7 @@ class Account:
         self.session = Session(email=lease.email, password=lease.password, user_id=lease.user_id, token=lease.token)
         self.rate = lease.rate
         self.item_s: float | None = None  # how long a poll takes with this account
+        self._follow_s: float | None = None
         self._login = asyncio.Lock()
         self._reset = False
         self._follows: dict[str, Target] = {}  # by uid
@@ -68,6 +69,20 @@ class Account:
         """One poll."""
         return await self._logged_in(lambda: self._upstream.poll(self.session, target, item))
 
+    async def poll_shared(self, targets: Sequence[Target], item: Item) -> Sequence[Any]:
+        """One poll for several targets; a value or an UpstreamError for each."""
+        return await self._logged_in(lambda: self._upstream.poll_shared(self.session, targets, item))
+
+    def follows(self, uid: str) -> bool:
+        """Whether a job's target is followed."""
+        return uid in self._follows
+
+    @property
+    def costs(self) -> tuple[float, float]:
+        """Seconds that a poll takes, and that following and unfollowing a target take."""
+        item_s = self.item_s or 1.0
+        return item_s, 2 * (self._follow_s or item_s)
+
     async def pause(self, seconds: float) -> None:
         """Wait between two calls; raises Cut if the process halts meanwhile."""
         try:
@@ -80,18 +95,20 @@ class Account:
         except TimeoutError as error:
             raise Cut("cut off") from error
 
-    async def target(self, uid: str, name: str) -> Target:
-        """The job's target, followed if the upstream needs that; the oldest follow makes room for it."""
+    async def target(self, uid: str, name: str, keep: Container[str] = ()) -> Target:
+        """The job's target, followed if the upstream needs that; the oldest follow that need not be kept makes room."""
         if found := self._follows.get(uid):
             return found
         while len(self._follows) >= self._upstream.capacity.follow_slots:
-            await self.unfollow(next(iter(self._follows)))
+            await self.unfollow(next(followed for followed in self._follows if followed not in keep))
         follow_id = None
         if self._upstream.needs_follow:
             if not self._reset:
                 await self._logged_in(lambda: self._upstream.reset(self.session))
                 self._reset = True
+            began = self._clock.monotonic()
             follow_id = await self._logged_in(lambda: self._upstream.follow(self.session, name))
+            self._follow_s = self._clock.monotonic() - began
         self._follows[uid] = Target(name, follow_id)
         return self._follows[uid]
 

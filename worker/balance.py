@@ -94,6 +94,11 @@ def ask_twice_in_s(asked_s: float, item_s: float, typical_s: float) -> float:
     return _STUCK * item_s - asked_s
 
 
+def worth_following(left: int, item_s: float, follow_s: float) -> bool:
+    """Whether following a target costs less than polling the items that a ride can spare its job."""
+    return left * item_s > follow_s
+
+
 def hedges_allowed(items: int) -> int:
     """How many items of a job may be asked for twice."""
     return int(items * limits.HEDGE_SHARE)

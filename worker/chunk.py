@@ -27,6 +27,7 @@ from worker.holds import Trust
 from worker.jobs import Job
 from worker.kit import Kit
 from worker.pieces import Piece
+from worker.rides import Rider, board
 from worker.shelf import Answer, Shelf
 
 AnswerT = TypeVar("AnswerT")
@@ -51,10 +52,13 @@ class ChunkRun:
         self._kit, self._account, self._job, self._held, self._todo = kit, account, job, held, todo
         self._span = pieces.whole(held)
         self._trust = Trust([piece.hold for piece in held], kit.bus.clock)
-        self._shelf = Shelf(kit, job.uid, account.lease.account, self._trusted)
+        self._shared = kit.upstream.capacity.targets_per_poll > 1
+        self._shelf = Shelf(kit, job.uid, account.lease.account, self._trusted, shared=self._shared)
         self._shelf.begin(todo[0].start if todo else self._span.stop)
         self._gifts = Gifts(kit, account, held, todo, self._shelf, self._trust)
         self._answered_at = 0.0
+        self._riders: list[Rider] = []
+        self._joined = 0
 
     async def run(self) -> Return | None:
         """Work it off. None: go on with this account; else how to give the account back."""
@@ -62,7 +66,8 @@ class ChunkRun:
         if first.hold.delivery.delivered > 1:
             self._fail("WorkerHalting", "its last holder died or was silent for too long")
         if first.attempts >= kit.settings.max_attempts:
-            await self._give_up(first, "attempts used up by holders that died")
+            self._fail("GivenUp", "attempts used up by holders that died")
+            job.unsettled = await give_up(kit, first, "attempts used up by holders that died")
             return None
         parent = first.hold.delivery.headers.get("traceparent")
         try:
@@ -111,6 +116,7 @@ class ChunkRun:
             return  # all of it is stored: nobody is asked, not even whether the target is still there
         self._target = await self._patiently(lambda: account.target(self._job.uid, body.target))
         await self._shrink()
+        await self._board()
         self._answered_at = kit.bus.clock.monotonic()
         for gap in self._todo:
             self._shelf.begin(gap.start)
@@ -121,9 +127,17 @@ class ChunkRun:
                 async with contextlib.aclosing(
                     window.in_order(upcoming, self._ask, kit.upstream.capacity.concurrency)
                 ) as answers:
-                    async for answer in answers:
-                        await self._add(answer)
+                    async for answer, others in answers:
+                        await self._add(answer, others)
             await self._shelf.flush()
+
+    async def _board(self) -> None:
+        """Take along what other jobs want of the items not begun; again when a job has joined since."""
+        kit = self._kit
+        if self._shared:
+            self._joined = kit.jobs.joined
+            todo = self._gifts.kept()
+            self._riders = await board(kit, self._account, self._job, todo, self._trust, self._riders)
 
     async def _shrink(self) -> None:
         """A slow seat keeps of a chunk what it can do before the job ends; the rest is for quicker ones."""
@@ -140,31 +154,49 @@ class ChunkRun:
                 return
             yield index, item
 
-    async def _ask(self, entry: tuple[int, Item]) -> Answer:
+    async def _ask(self, entry: tuple[int, Item]) -> tuple[Answer, Sequence[tuple[Rider, object]]]:
         index, item = entry
         self._gifts.asked[index] = self._kit.bus.clock.monotonic()
         try:
-            return await self._patiently(lambda: self._value(item))
+            return await self._patiently(lambda: self._values(index, item))
         except errors.UpstreamError as error:
             if error.verdict is not Verdict.ITEM:
                 raise
-            return ItemError(type(error).__name__, self._describe(error))
+            return ItemError(type(error).__name__, self._describe(error)), ()
         finally:
             del self._gifts.asked[index]
 
-    async def _value(self, item: Item) -> msgspec.Raw:
-        value = await self._account.poll(self._target, item)
+    async def _values(self, index: int, item: Item) -> tuple[Answer, Sequence[tuple[Rider, object]]]:
+        """The job's own value, and those of the riders that want theirs."""
+        if not self._shared:
+            return self._raw(await self._account.poll(self._target, item)), ()
+        riding = [rider for rider in self._riders if rider.takes(index)]
+        targets = [self._target, *(rider.target for rider in riding)]
+        own, *others = await self._account.poll_shared(targets, item)
+        for_others = list(zip(riding, others, strict=True))
+        if not isinstance(own, errors.UpstreamError):
+            return self._raw(own), for_others
+        if own.verdict is not Verdict.ITEM:
+            raise own
+        return ItemError(type(own).__name__, self._describe(own)), for_others
+
+    def _raw(self, value: object) -> msgspec.Raw:
         if isinstance(value, msgspec.Raw):
             msgspec.json.decode(value)  # an adapter's own JSON must be JSON
             return value
         return msgspec.Raw(encode(value))
 
-    async def _add(self, answer: Answer) -> None:
+    async def _add(self, answer: Answer, others: Sequence[tuple[Rider, object]]) -> None:
         now, account = self._kit.bus.clock.monotonic(), self._account
         account.item_s = choice.smooth(account.item_s, now - self._answered_at, 0.2)
         self._kit.tail.item_s[account.lease.account] = account.item_s
         self._answered_at = now
+        index = self._shelf.cursor
         await self._shelf.add(answer)
+        for rider, value in others:
+            await rider.take(index, value)
+        if self._shared and self._joined != self._kit.jobs.joined:
+            await self._board()
 
     async def _patiently(self, call: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
         """A call of the upstream: short rests and failures that may pass are waited out in place."""
@@ -210,11 +242,13 @@ class ChunkRun:
     async def _finish(self) -> bool:
         """Acknowledge after the writes' own acknowledgement."""
         stored = await self._shelf.stored()
+        for rider in self._riders:
+            await rider.finish(settle=not self._job.left)
         if stored:
             for piece in self._held:
                 await piece.hold.delivery.ack()
             last = self._job.unsettled = self._held[-1].hold.delivery
-            if not last.pending:  # it looks like the end of the job: the sooner it is seen, the sooner it counts
+            if not last.pending or not self._job.left:  # it looks like the job's end: the sooner it is seen, the better
                 self._kit.finisher.soon("", settle_if_done(self._kit, self._job))
         self._drop()
         return stored
@@ -228,6 +262,8 @@ class ChunkRun:
     async def _hand_back(self, kind: str, message: str, *, another: bool) -> None:
         """Store what is done, publish the rest as the next incarnations, acknowledge: in this order."""
         await self._shelf.flush()
+        for rider in self._riders:
+            await rider.finish(settle=False)
         stop = await self._gifts.close()
         if not await self._shelf.stored() or not self._trusted() or self._job.ended:
             self._drop()
@@ -243,16 +279,12 @@ class ChunkRun:
             if in_hand:
                 self._fail(kind, message, attempts)
                 if attempts >= self._kit.settings.max_attempts:
-                    await self._give_up(piece, f"{kind}: {message}")
+                    self._fail("GivenUp", f"{kind}: {message}")
+                    await give_up(self._kit, piece, f"{kind}: {message}")
                     continue
             await put_back(self._kit, piece, rest, attempts)
         self._job.unsettled = self._held[-1].hold.delivery
         self._drop()
-
-    async def _give_up(self, piece: Piece, reason: str) -> None:
-        self._fail("GivenUp", reason)
-        await give_up(self._kit, piece, reason)
-        self._job.unsettled = piece.hold.delivery
 
     def _describe(self, error: BaseException) -> str:
         session = self._account.session

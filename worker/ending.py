@@ -12,17 +12,19 @@ async def settle_if_done(kit: Kit, job: Job) -> None:
     """Settle the job; if nothing of it was finished here since the last look this does nothing."""
     await kit.finisher.drained(job.uid)
     last, job.unsettled = job.unsettled, None
-    if last is None:
+    ridden, job.ridden = job.ridden, False
+    if last is None and not ridden:
         return
     try:
         await kit.failures.flush()
         found = await complete(kit.bus, job.uid)
         if found is Settled.RUNNING:
-            with contextlib.suppress(BrokerUnavailable):
-                await last.ack_sync()  # a second time: once it is answered, all acks before it have counted
+            if last:
+                with contextlib.suppress(BrokerUnavailable):
+                    await last.ack_sync()  # a second time: once it is answered, all acks before it have counted
             found = await settle(kit.bus, job.uid)
     except BrokerUnavailable:
-        job.unsettled = job.unsettled or last
+        job.unsettled, job.ridden = job.unsettled or last, ridden
         return
     except CuscutaError as error:  # refused, or a record that is not ours: the reaper will look again
         kit.log.error("a job could not be settled", uid=job.uid, cause=str(error))
@@ -30,4 +32,4 @@ async def settle_if_done(kit: Kit, job: Job) -> None:
     if found in (Settled.ENDED, Settled.GONE):
         kit.jobs.end(job.uid)
     elif found is Settled.QUEUEING:
-        job.unsettled = job.unsettled or last
+        job.unsettled, job.ridden = job.unsettled or last, ridden

@@ -65,6 +65,10 @@ class Gifts:
         parts = (spans.clip(gap, Span(self._begun, self._stop)) for gap in self._todo)
         return [part for part in parts if part.size]
 
+    def kept(self) -> list[Span]:
+        """What is ours to do and not begun, by gaps."""
+        return self._unbegun()
+
     @property
     def rest(self) -> int:
         """How many items were not asked for yet."""

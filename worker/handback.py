@@ -1,6 +1,7 @@
 """Putting work back into the queue, the next incarnation before the old one's end; or giving it up, with a grave."""
 
 from cuscuta import subjects
+from cuscuta.broker import Delivery
 from cuscuta.errors import BrokerRefused, BrokerUnavailable
 from cuscuta.model import ChunkBody, DeadChunk, encode
 from cuscuta.spans import Span
@@ -32,7 +33,7 @@ async def put_back(kit: Kit, piece: Piece, span: Span, attempts: int) -> None:
     kit.holds.drop(piece.hold)
 
 
-async def give_up(kit: Kit, piece: Piece, reason: str) -> None:
+async def give_up(kit: Kit, piece: Piece, reason: str) -> Delivery:
     """File what of a chunk nobody has done or will do under the dead chunks, then end the message with the reason."""
     for gap in await unclaimed(kit, piece.name):
         dead = DeadChunk(piece.name.uid, gap, reason, piece.attempts + 1, kit.bus.clock.wall(), kit.name)
@@ -42,3 +43,4 @@ async def give_up(kit: Kit, piece: Piece, reason: str) -> None:
     except BrokerUnavailable as error:
         kit.log.debug("a term was not heard; the chunk comes again and is given up again", cause=str(error))
     kit.holds.drop(piece.hold)
+    return piece.hold.delivery

@@ -26,6 +26,9 @@ class Job:
         self.pulling = asyncio.Lock()  # the server deals chunks out among open pulls, and neighbours are cheaper
         self.chunk_s: float | None = None  # how long a chunk takes here
         self.unsettled: Delivery | None = None  # the last chunk acknowledged here since the job was last checked
+        self.rides_until = 0.0  # until then nothing of it need be pulled: it rides along
+        self.ridden = False  # whether something of it was stored by a ride since the job was last checked
+        self.plan: list[Span] | None = None  # its division, for rides
         self.frontier = active.span.start  # all chunks before it were dealt out at least once
         self._anchor: tuple[float, int] | None = None
         self.dealt_per_s: float | None = None  # how many items a second the queue deals out to all seats together
@@ -62,6 +65,7 @@ class Jobs:
         self._stale = asyncio.Event()
         self._absent: set[str] = set()
         self.changed = asyncio.Event()
+        self.joined = 0  # how many jobs have become active so far
         self.on_end: Callable[[str], None] = lambda uid: None
         self.on_idle: Callable[[str], None] = lambda uid: None
 
@@ -123,6 +127,7 @@ class Jobs:
         job = self._jobs.get(active.uid)
         if job is None:
             self._jobs[active.uid] = Job(active)
+            self.joined += 1
         else:
             job.active, job.dry_until = active, 0.0
         self.poke()

@@ -22,10 +22,12 @@ from worker.handback import put_back
 from worker.jobs import DRY_S, Job
 from worker.kit import Kit
 from worker.pieces import Piece
+from worker.rides import ridden_elsewhere
 
 LONG_PULL_S = 2.0  # how long an idle seat waits at one job before it looks at all of them again
 Stored = dict[str, list[Span]]  # by uid, disjoint and in order
 
+RIDES_S = 0.1  # how long a job whose next chunk rides along with another one is left alone
 GONE_S = 0.5  # how long a job whose consumer did not answer is left alone
 
 
@@ -37,6 +39,7 @@ class Seat:
         self._puller = Puller(kit.bus.broker, self._stray)
         self.account: Account | None = None
         self.doing = "idle"
+        self._shared = kit.upstream.capacity.targets_per_poll > 1
         self._back: dict[str, float] = {}  # by uid, since when this seat stands back
         # A hold is trusted from the beginning of its pull on, so a pull must be short beside ack-wait.
         self._patience_s = min(LONG_PULL_S, kit.settings.ack_wait_s / 5)
@@ -128,6 +131,8 @@ class Seat:
         for job in choice.worth_asking(kit.jobs.in_order(), clock.monotonic()):
             if self._stands_back(account, job):
                 continue
+            if await self._rides(job):
+                continue
             async with job.pulling:
                 pulled = await self._puller.take(kit.bus.work.stream, _consumer(job), choice.credit(job.chunk_s))
             if pulled.deliveries:
@@ -149,9 +154,9 @@ class Seat:
         if not waiting or kit.halt.is_set() or changed.is_set():
             await wait_for_event(changed, LONG_PULL_S)
             return nothing
-        waiting = [job for job in waiting if not self._stands_back(account, job)]
+        waiting = [job for job in waiting if not self._stands_back(account, job) and not await self._rides(job)]
         if not waiting:
-            await wait_for_event(changed, account.item_s or LONG_PULL_S)
+            await wait_for_event(changed, min(account.item_s or LONG_PULL_S, RIDES_S if self._shared else LONG_PULL_S))
             return nothing
         job = waiting[self._index % len(waiting)]
         say = partial(self._idle, job)
@@ -161,6 +166,15 @@ class Seat:
             kit.jobs.doubt()
             await wait_for_event(kit.jobs.changed, 0.1)
         return pulled
+
+    async def _rides(self, job: Job) -> bool:
+        """Whether what is next of a job is polled along with another one, so that there is nothing for this seat."""
+        now = self._kit.bus.clock.monotonic()
+        if self._shared and job.rides_until <= now:
+            with contextlib.suppress(BrokerUnavailable):
+                if await ridden_elsewhere(self._kit, job):
+                    job.rides_until = now + RIDES_S
+        return job.rides_until > now
 
     async def _idle(self, job: Job) -> None:
         """Somebody waits for a share of a job's chunks."""
@@ -227,7 +241,7 @@ class Seat:
             spans_of = [piece.name.span for piece in held if piece.name.uid == uid]
             results = self._kit.bus.results
             try:
-                single = len(spans_of) == 1
+                single = len(spans_of) == 1 and not self._shared
                 listed = await (results.starts(uid, [spans_of[0].start]) if single else results.stored(uid))
                 found[uid] = spans.union(listed)
             except BrokerUnavailable:

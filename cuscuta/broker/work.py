@@ -1,7 +1,7 @@
 """The work queue: lane entries, jobs that wait for admission, chunks. A subject stands in it once."""
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -13,9 +13,10 @@ from cuscuta.broker.batch import Message, publish_batch
 from cuscuta.broker.connection import NOT_FOUND, Broker
 from cuscuta.broker.kv import subject_list
 from cuscuta.errors import BrokerRefused, Conflict, Standing
-from cuscuta.limits import BATCH_MESSAGES
+from cuscuta.limits import BATCH_GET_SUBJECTS, BATCH_MESSAGES
 from cuscuta.model import ChunkBody, Priority, RecordError, decode, encode
 from cuscuta.settings import Settings
+from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 
 
@@ -191,6 +192,26 @@ class Work:
                 return 0, 0
             raise
         return int(info["num_pending"]), int(info["num_waiting"])
+
+    async def sequences(self, names: Sequence[ChunkName]) -> dict[Span, int]:
+        """The stream sequences of those chunks that stand, by span; read directly."""
+        found: dict[Span, int] = {}
+        for i in range(0, len(names), BATCH_GET_SUBJECTS):
+            body = {"multi_last": [subjects.chunk(name) for name in names[i : i + BATCH_GET_SUBJECTS]]}
+            async for msg in self._broker.batch_get(self.stream, {"batch": BATCH_GET_SUBJECTS, **body}):
+                headers = msg.headers or {}
+                found[subjects.parse_chunk(headers["Nats-Subject"]).span] = int(headers["Nats-Sequence"])
+        return found
+
+    async def dealt_until(self, uid: str) -> int | None:
+        """The stream sequence of the last chunk that a job's consumer delivered; None if it has none."""
+        try:
+            info = await self._broker.api(f"CONSUMER.INFO.{self.stream}.{subjects.job_consumer(uid)}")
+        except BrokerRefused as error:
+            if error.code in NOT_FOUND:
+                return None
+            raise
+        return int(info["delivered"]["stream_seq"])
 
     # --- any subject ---------------------------------------------------------------------------------------------
 

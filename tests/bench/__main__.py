@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cuscuta.embedded.postgres import Postgres
 
-NAMES = ("policies", "chunks", "backlog", "listing", "pickup", "handover")
+NAMES = ("policies", "chunks", "backlog", "listing", "pickup", "handover", "shared", "latency")
 
 
 async def _run(name: str, rounds: int | None, quick: bool) -> dict[str, object]:

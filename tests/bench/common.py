@@ -9,6 +9,8 @@ from typing import Any
 from cuscuta.embedded.postgres import Postgres
 from tests.support.house import House
 
+REFERENCE = Path(__file__).parents[2] / "worker" / "upstream" / "reference"
+
 # Production's defaults where QUICK shortens them: a benchmark must not pay for what only tests need.
 NORMAL = {
     "ack_wait_s": "10",

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -36,6 +36,7 @@ class Declarative(Upstream):
             rate_per_s=file.limits.rate_per_s,
             concurrency=file.limits.concurrency,
             follow_slots=file.limits.follow_slots,
+            targets_per_poll=file.limits.targets_per_poll,
             repeatable=file.limits.repeatable,
         )
         self._basic = file.login is not None and file.login.basic
@@ -93,7 +94,20 @@ class Declarative(Upstream):
         """Send the poll request and pick the value."""
         call = self._calls["poll"]
         values = _poll_values(session, target, item)
-        answer = await self._send("poll", call, session, values)
+        return self._pick(call, values, await self._send("poll", call, session, values))
+
+    async def poll_shared(self, session: Session, targets: Sequence[Target], item: Item) -> Sequence[Any]:
+        """Send the poll request once and pick each target's value."""
+        call, found = self._calls["poll"], list[Any]()
+        answer = await self._send("poll", call, session, _poll_values(session, targets[0], item))
+        for target in targets:
+            try:
+                found.append(self._pick(call, _poll_values(session, target, item), answer))
+            except errors.BadAnswer as error:  # the answer as a whole is in order, and this one is not in it
+                found.append(errors.ItemNotFound(str(error)))
+        return found
+
+    def _pick(self, call: "_Prepared", values: Mapping[str, str], answer: Any) -> Any:
         if call.result is None:
             return answer
         value = _find(call.result.fill(values, _literal), answer)

@@ -34,9 +34,12 @@ def load(name: str, url: str = "") -> Upstream:
     if not (isinstance(made, type) and issubclass(made, Upstream)):
         raise AdapterError(f"upstream: {name} is no subclass of worker.upstream.Upstream; docs/upstreams.md shows one")
     try:
-        return made()
+        adapter = made()
     except Exception as error:
         raise AdapterError(f"upstream: {name}() raised {type(error).__name__}: {error}") from error
+    if adapter.capacity.targets_per_poll > 1 and made.poll_shared is Upstream.poll_shared:
+        raise AdapterError(f"upstream: {name} has targets_per_poll above 1, so it needs a method poll_shared")
+    return adapter
 
 
 def _by_path(name: str) -> object:

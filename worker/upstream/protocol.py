@@ -4,6 +4,7 @@ An adapter instance serves all seats of a process. Everything that belongs to an
 kernel keeps the pace, bounds every call in time, retries, and decides by the type of the error alone what follows.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -77,6 +78,13 @@ class Upstream:
     async def poll(self, session: Session, target: Target, item: Item) -> Any:
         """The target's value for an item, as anything that JSON can say."""
         raise NotImplementedError  # an adapter without poll is a bug that the first chunk reports
+
+    async def poll_shared(self, session: Session, targets: Sequence[Target], item: Item) -> Sequence[Any]:
+        """One poll that answers for several followed targets: for each, in order, its value or an UpstreamError.
+
+        Needed, instead of `poll`, if `targets_per_poll` is above 1. What it raises concerns all of them.
+        """
+        raise NotImplementedError
 
     async def unfollow(self, session: Session, target: Target) -> None:
         """Undo `follow`; its failure is ignored."""

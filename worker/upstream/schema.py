@@ -66,6 +66,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     rate_per_s: Annotated[float, Meta(gt=0)] | None = None
     concurrency: Annotated[int, Meta(ge=1, le=64)] = 1
     follow_slots: Annotated[int, Meta(ge=1)] = 1
+    targets_per_poll: Annotated[int, Meta(ge=1, le=1_000)] = 1
     repeatable: bool = True
 
 
@@ -149,7 +150,12 @@ def _faults(adapter: AdapterFile) -> list[str]:
             found.append(f"{step}.form: a request has a form or json, not both")
         if step == "login" and not call.token and not call.basic:
             found.append("login.token: say where the token is in the answer, or set basic = true")
+        shared = step == "poll" and adapter.limits.targets_per_poll > 1
+        if shared and not call.result:
+            found.append("poll.result: say where each target's value is, by {follow.id} or {target}")
         for key, text in _texts(call):
+            if shared and ("{target}" in text or "{follow.id}" in text):
+                found.append(f"poll.{key}: one request is for all targets (limits.targets_per_poll), so it names none")
             try:
                 Template(text, names, item_params=step == "poll")
             except TemplateError as error:

@@ -1,0 +1,183 @@
+"""Shared polls: while a seat works on a chunk of one job, other jobs on the same catalogue ride along.
+
+A ride takes only spans whose chunk of the other job nobody has pulled yet, as the other job's consumer tells. The
+chunk stays in the queue until all of it is stored, and is removed by purging its subject, so a crash loses nothing: the
+other job's chunk is simply pulled later. Where two hold the same item after all, only what is not stored is written.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from cuscuta import spans, subjects
+from cuscuta.broker.settle import close
+from cuscuta.errors import BrokerUnavailable, Throttled, UpstreamError, Verdict, verdict_of
+from cuscuta.model import ItemError, JobStatus, encode
+from cuscuta.spans import Span
+from cuscuta.subjects import ChunkName
+from worker import balance
+from worker.account import Account, Cut, LeaseLost
+from worker.ending import settle_if_done
+from worker.failures import describe
+from worker.holds import Trust
+from worker.jobs import Job
+from worker.kit import Kit
+from worker.shelf import Shelf
+from worker.upstream.protocol import Target
+
+
+class Rider:
+    """One other job on board: its target, the spans it takes part in, and the chunks that they belong to."""
+
+    def __init__(self, kit: Kit, job: Job, target: Target, shelf: Shelf, taken: list[Span], chunks: list[Span]) -> None:
+        self._kit, self.job, self.target, self._shelf = kit, job, target, shelf
+        self._ahead, self._chunks = taken, chunks
+        self._stored: list[Span] = []
+
+    def takes(self, index: int) -> bool:
+        """Whether an item's answer is wanted."""
+        return bool(self._ahead) and self._ahead[0].start <= index < self._ahead[0].stop and not self.job.ended
+
+    async def take(self, index: int, value: object) -> None:
+        """Take an item's answer, an UpstreamError included; whatever cannot be stored ends the ride."""
+        if not self.takes(index):
+            return
+        answer = await self._answer(value)
+        if answer is None:
+            await self._leave()
+            return
+        if index == self._ahead[0].start:
+            self._shelf.begin(index)
+        await self._shelf.add(answer)
+        if index + 1 == self._ahead[0].stop:
+            await self._shelf.flush()
+            self._stored.append(self._ahead.pop(0))
+
+    async def _answer(self, value: object) -> msgspec.Raw | ItemError | None:
+        if isinstance(value, UpstreamError):
+            if value.verdict is Verdict.ITEM:
+                return ItemError(type(value).__name__, describe(value))
+            if value.verdict is Verdict.JOB:
+                await _fail(self._kit, self.job, value)
+            return None
+        try:
+            return msgspec.Raw(encode(value))
+        except (TypeError, ValueError):  # its own run will find the bug of the adapter and judge it
+            return None
+
+    async def _leave(self) -> None:
+        if self._ahead:
+            await self._shelf.flush()
+            begun = Span(self._ahead[0].start, self._shelf.cursor)
+            self._stored += [begun] if begun.size else []
+        self._ahead = []
+
+    async def finish(self, settle: bool) -> None:
+        """Store what is taken, then remove the chunks that are done by it."""
+        await self._leave()
+        if not self._stored or not await self._shelf.stored() or self.job.ended:
+            return
+        work, results, uid = self._kit.bus.work, self._kit.bus.results, self.job.uid
+        try:
+            done = self._stored
+            if any(spans.gaps(chunk, done) for chunk in self._chunks):
+                done = await results.stored(uid)
+            for chunk in self._chunks:
+                if not spans.gaps(chunk, done):
+                    await work.purge(subjects.chunk(ChunkName(uid, chunk, 1)))
+        except BrokerUnavailable as error:
+            self._kit.log.debug("a ridden chunk stays; it is found done when it is pulled", uid=uid, cause=str(error))
+        self.job.ridden = True
+        if settle:
+            await settle_if_done(self._kit, self.job)
+
+
+async def board(
+    kit: Kit, account: Account, job: Job, todo: Sequence[Span], trust: Trust, aboard: Sequence[Rider] = ()
+) -> list[Rider]:
+    """The jobs that ride along on some spans of a job, those on board first. Errors of the account are raised."""
+    capacity = kit.upstream.capacity
+    room = min(capacity.targets_per_poll, capacity.follow_slots) - 1
+    riders = [rider for rider in aboard if not rider.job.ended]
+    known = {job.uid, *(rider.job.uid for rider in riders)}
+    others = [o for o in kit.jobs.in_order() if o.uid not in known and o.active.catalogue == job.active.catalogue]
+    others = others[: room - len(riders)]
+    if not others or not todo:
+        return list(aboard)
+    try:
+        free = await asyncio.gather(*(_free(kit, other, todo) for other in others))
+    except BrokerUnavailable:
+        return list(aboard)
+    keep = set(known)
+    riders = list(aboard)
+    for other, chunks in zip(others, free, strict=True):
+        taken = [part for gap in todo for chunk in chunks if (part := spans.clip(gap, chunk)).size]
+        left = other.active.span.stop - todo[0].start
+        if not taken or not (account.follows(other.uid) or balance.worth_following(left, *account.costs)):
+            continue
+        try:
+            target = await account.target(other.uid, other.active.target, keep)
+        except (Cut, LeaseLost):
+            raise
+        except Exception as error:
+            verdict = verdict_of(error)
+            if verdict in (Verdict.ACCOUNT, Verdict.LOGIN):
+                raise
+            if verdict is Verdict.JOB:
+                await _fail(kit, other, error)
+            if isinstance(error, Throttled):
+                break  # the job at hand will rest for it
+            continue  # its own run will judge it
+        keep.add(other.uid)
+        shelf = Shelf(kit, other.uid, account.lease.account, _trusted(trust, other), shared=True)
+        riders.append(Rider(kit, other, target, shelf, spans.union(taken), chunks))
+    return riders
+
+
+def _trusted(trust: Trust, job: Job):  # type: ignore[no-untyped-def]
+    return lambda: trust.holds() and not job.ended
+
+
+async def _fail(kit: Kit, job: Job, error: Exception) -> None:
+    failure = kit.failures.make(type(error).__name__, describe(error), None, None, None)
+    await kit.bus.broker.insist(lambda: close(kit.bus, job.uid, JobStatus.FAILED, [failure]))
+    kit.jobs.end(job.uid)
+
+
+async def _free(kit: Kit, job: Job, todo: Sequence[Span]) -> list[Span]:
+    """The chunks of a job that overlap some spans and that nobody has pulled yet."""
+    active = job.active
+    if job.plan is None:
+        grid = await kit.bus.catalogues.grid(active.catalogue)
+        job.plan = spans.divide(grid, active.span, active.seats, active.policy, active.chunk_items)
+    near = [chunk for gap in todo for chunk in spans.overlapping(job.plan, gap)]
+    if not near:
+        return []
+    work = kit.bus.work
+    standing = await work.sequences([ChunkName(job.uid, chunk, 1) for chunk in near])
+    dealt = await work.dealt_until(job.uid)  # after the other read: what is dealt meanwhile is not taken
+    return [chunk for chunk in near if dealt is not None and standing.get(chunk, 0) > dealt]
+
+
+async def ridden_elsewhere(kit: Kit, job: Job) -> bool:
+    """Whether a job's next chunk is very likely on board of an older job's chunk that somebody is working on."""
+    older = []
+    for other in kit.jobs.in_order():
+        if other is job:
+            break
+        if other.active.catalogue == job.active.catalogue:
+            older.append(other)
+    if not older:
+        return False
+    work = kit.bus.work
+    if (found := await work.next_chunk(job.uid)) is None:
+        return False
+    try:
+        span = subjects.parse_chunk(found.subject).span
+    except ValueError:
+        return False
+    for other in older:
+        if any(spans.clip(name.span, span).size for name in await work.queued(other.uid)):
+            return True
+    return False
