@@ -42,7 +42,13 @@ class Finisher:
 
     def _launch(self, uid: str, work: Coroutine[Any, Any, bool], *, bounded: bool) -> asyncio.Task[bool]:
         self._running[uid] += 1
-        task = self._group.create_task(self._run(uid, work, bounded))
+        run = self._run(uid, work, bounded)
+        try:
+            task = self._group.create_task(run)
+        except RuntimeError:  # the process is being torn down
+            run.close()
+            work.close()
+            raise
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
