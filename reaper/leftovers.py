@@ -50,6 +50,6 @@ class Leftovers:
         await bus.work.drop_job_consumer(uid)
         await bus.active_bucket.purge(uid)
         for priority in subjects.ADMISSION_CONSUMERS:
-            await bus.work.purge(subjects.admit(priority, uid))
+            await bus.work.remove(subjects.admit(priority, uid))
         if lane:
             await release_lane(bus, lane, uid)

@@ -52,7 +52,7 @@ class LostRunning:
             for gap in spans.gaps(name.span, stored):
                 reason = f"delivered {scene.settings.max_deliver} times without being finished"
                 await bus.bury(DeadChunk(uid, gap, reason, scene.settings.max_deliver, scene.clock.wall()))
-            await bus.work.purge(chunk(name))
+            await bus.work.remove(chunk(name))
         scene.log.warning("chunks were given up by NATS", uid=uid, chunks=len(queued))
         await settle(bus, uid)
         return len(queued)

@@ -57,7 +57,7 @@ class LostWaiting:
             try:
                 if await activate(scene.bus, uid, scene.settings.default_seats):
                     for priority in subjects.ADMISSION_CONSUMERS:
-                        await scene.bus.work.purge(subjects.admit(priority, uid))
+                        await scene.bus.work.remove(subjects.admit(priority, uid))
                     mended += 1
             except NoRoom:
                 break

@@ -59,6 +59,7 @@ class ChunkRun:
         self._answered_at = 0.0
         self._riders: list[Rider] = []
         self._joined = 0
+        self._first = todo == [self._span] and held[0].fresh
 
     async def run(self) -> Return | None:
         """Work it off. None: go on with this account; else how to give the account back."""
@@ -136,8 +137,8 @@ class ChunkRun:
         kit = self._kit
         if self._shared:
             self._joined = kit.jobs.joined
-            todo = self._gifts.kept()
-            self._riders = await board(kit, self._account, self._job, todo, self._trust, self._riders)
+            seat = kit, self._account, self._job
+            self._riders = await board(*seat, self._gifts.kept(), self._trust, self._riders, first=self._first)
 
     async def _shrink(self) -> None:
         """A slow seat keeps of a chunk what it can do before the job ends; the rest is for quicker ones."""

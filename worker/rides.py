@@ -1,7 +1,7 @@
 """Shared polls: while a seat works on a chunk of one job, other jobs on the same catalogue ride along.
 
 A ride takes only spans whose chunk of the other job nobody has pulled yet, as the other job's consumer tells. The
-chunk stays in the queue until all of it is stored, and is removed by purging its subject, so a crash loses nothing: the
+chunk stays in the queue until all of it is stored, and is then removed by its sequence, so a crash loses nothing: the
 other job's chunk is simply pulled later. Where two hold the same item after all, only what is not stored is written.
 """
 
@@ -30,7 +30,9 @@ from worker.upstream.protocol import Target
 class Rider:
     """One other job on board: its target, the spans it takes part in, and the chunks that they belong to."""
 
-    def __init__(self, kit: Kit, job: Job, target: Target, shelf: Shelf, taken: list[Span], chunks: list[Span]) -> None:
+    def __init__(
+        self, kit: Kit, job: Job, target: Target, shelf: Shelf, taken: list[Span], chunks: dict[Span, int]
+    ) -> None:
         self._kit, self.job, self.target, self._shelf = kit, job, target, shelf
         self._ahead, self._chunks = taken, chunks
         self._stored: list[Span] = []
@@ -83,9 +85,9 @@ class Rider:
             done = self._stored
             if any(spans.gaps(chunk, done) for chunk in self._chunks):
                 done = await results.stored(uid)
-            for chunk in self._chunks:
+            for chunk, sequence in self._chunks.items():
                 if not spans.gaps(chunk, done):
-                    await work.purge(subjects.chunk(ChunkName(uid, chunk, 1)))
+                    await work.delete(sequence)
         except BrokerUnavailable as error:
             self._kit.log.debug("a ridden chunk stays; it is found done when it is pulled", uid=uid, cause=str(error))
         self.job.ridden = True
@@ -94,9 +96,12 @@ class Rider:
 
 
 async def board(
-    kit: Kit, account: Account, job: Job, todo: Sequence[Span], trust: Trust, aboard: Sequence[Rider] = ()
+    kit: Kit, account: Account, job: Job, todo: Sequence[Span], trust: Trust, aboard: Sequence[Rider], *, first: bool
 ) -> list[Rider]:
-    """The jobs that ride along on some spans of a job, those on board first. Errors of the account are raised."""
+    """The jobs that ride along on some spans of a job, those on board first. Errors of the account are raised.
+
+    `first`: nobody has worked on these spans before, and so nobody has taken others along.
+    """
     capacity = kit.upstream.capacity
     room = min(capacity.targets_per_poll, capacity.follow_slots) - 1
     riders = [rider for rider in aboard if not rider.job.ended]
@@ -106,13 +111,12 @@ async def board(
     if not others or not todo:
         return list(aboard)
     try:
-        free = await asyncio.gather(*(_free(kit, other, todo) for other in others))
+        free = await asyncio.gather(*(_free(kit, other, todo, first) for other in others))
     except BrokerUnavailable:
         return list(aboard)
     keep = set(known)
     riders = list(aboard)
-    for other, chunks in zip(others, free, strict=True):
-        taken = [part for gap in todo for chunk in chunks if (part := spans.clip(gap, chunk)).size]
+    for other, (chunks, taken) in zip(others, free, strict=True):
         left = other.active.span.stop - todo[0].start
         if not taken or not (account.follows(other.uid) or balance.worth_following(left, *account.costs)):
             continue
@@ -131,7 +135,7 @@ async def board(
             continue  # its own run will judge it
         keep.add(other.uid)
         shelf = Shelf(kit, other.uid, account.lease.account, _trusted(trust, other), shared=True)
-        riders.append(Rider(kit, other, target, shelf, spans.union(taken), chunks))
+        riders.append(Rider(kit, other, target, shelf, taken, chunks))
     return riders
 
 
@@ -145,19 +149,24 @@ async def _fail(kit: Kit, job: Job, error: Exception) -> None:
     kit.jobs.end(job.uid)
 
 
-async def _free(kit: Kit, job: Job, todo: Sequence[Span]) -> list[Span]:
-    """The chunks of a job that overlap some spans and that nobody has pulled yet."""
+async def _free(kit: Kit, job: Job, todo: Sequence[Span], first: bool) -> tuple[dict[Span, int], list[Span]]:
+    """A job's chunks that overlap some spans and that nobody has pulled, by sequence; what a ride may take of them."""
     active = job.active
     if job.plan is None:
         grid = await kit.bus.catalogues.grid(active.catalogue)
         job.plan = spans.divide(grid, active.span, active.seats, active.policy, active.chunk_items)
     near = [chunk for gap in todo for chunk in spans.overlapping(job.plan, gap)]
     if not near:
-        return []
+        return {}, []
     work = kit.bus.work
     standing = await work.sequences([ChunkName(job.uid, chunk, 1) for chunk in near])
     dealt = await work.dealt_until(job.uid)  # after the other read: what is dealt meanwhile is not taken
-    return [chunk for chunk in near if dealt is not None and standing.get(chunk, 0) > dealt]
+    chunks = {chunk: standing[chunk] for chunk in near if dealt is not None and standing.get(chunk, 0) > dealt}
+    taken = spans.union(part for gap in todo for chunk in chunks if (part := spans.clip(gap, chunk)).size)
+    if taken and not (first and spans.total(chunks) == spans.total(taken)):  # an earlier ride may have had a part of it
+        stored = await kit.bus.results.stored(job.uid)
+        taken = [gap for span in taken for gap in spans.gaps(span, stored)]
+    return chunks, taken
 
 
 async def ridden_elsewhere(kit: Kit, job: Job) -> bool:

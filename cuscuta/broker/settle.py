@@ -107,7 +107,7 @@ async def tidy(bus: Bus, tag: JobTag) -> None:
         bus.work.purge(subjects.chunks_of(uid)),
         bus.work.drop_job_consumer(uid),
         bus.active_bucket.purge(uid),
-        bus.work.purge(subjects.admit(essential.priority, uid)),
+        bus.work.remove(subjects.admit(essential.priority, uid)),
     )
     if essential.lane:
         await release_lane(bus, essential.lane, uid)

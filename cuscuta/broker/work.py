@@ -19,6 +19,8 @@ from cuscuta.settings import Settings
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 
+_DELETE_FAILED = 10057  # mostly: acknowledged a moment ago
+
 
 class Waiting(Struct, frozen=True):
     """Body of lane entries and admit messages."""
@@ -230,7 +232,26 @@ class Work:
         """All standing subjects of a filter, from the leader."""
         return await subject_list(self._broker, self.stream, subject_filter)
 
+    async def remove(self, subject: str) -> bool:
+        """Remove the message of one subject whose consumer goes on; whether there was one."""
+        found = await self.first(subject)
+        return found is not None and await self.delete(found.sequence)
+
+    async def delete(self, sequence: int) -> bool:
+        """Remove one message whose consumer goes on; whether it was there.
+
+        Not by a purge of its subject: at every purge the server (2.15.1, `consumer.purge`) forgets which messages the
+        subject's consumer was about to deliver again, and nobody is ever given those.
+        """
+        try:
+            await self._broker.api(f"STREAM.MSG.DELETE.{self.stream}", {"seq": sequence, "no_erase": True})
+        except BrokerRefused as error:
+            if error.code in (*NOT_FOUND, _DELETE_FAILED):
+                return False
+            raise
+        return True
+
     async def purge(self, subject_filter: str) -> int:
-        """Remove all messages of a filter; how many."""
+        """Remove all messages of a filter that no consumer serves, or whose consumer ends; how many."""
         answer = await self._broker.api(f"STREAM.PURGE.{self.stream}", {"filter": subject_filter})
         return int(answer.get("purged", 0))
