@@ -134,10 +134,9 @@ class ChunkRun:
 
     async def _board(self) -> None:
         """Take along what other jobs want of the items not begun; again when a job has joined since."""
-        kit = self._kit
         if self._shared:
-            self._joined = kit.jobs.joined
-            seat = kit, self._account, self._job
+            self._joined = self._kit.jobs.joined
+            seat = self._kit, self._account, self._job
             self._riders = await board(*seat, self._gifts.kept(), self._trust, self._riders, first=self._first)
 
     async def _shrink(self) -> None:

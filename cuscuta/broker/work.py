@@ -19,7 +19,7 @@ from cuscuta.settings import Settings
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 
-_DELETE_FAILED = 10057  # mostly: acknowledged a moment ago
+_GONE = (10043, 10057)  # what a deletion is refused with when the message was acknowledged a moment ago
 
 
 class Waiting(Struct, frozen=True):
@@ -246,7 +246,7 @@ class Work:
         try:
             await self._broker.api(f"STREAM.MSG.DELETE.{self.stream}", {"seq": sequence, "no_erase": True})
         except BrokerRefused as error:
-            if error.code in (*NOT_FOUND, _DELETE_FAILED):
+            if error.code in (*NOT_FOUND, *_GONE):
                 return False
             raise
         return True

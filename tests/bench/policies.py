@@ -1,38 +1,57 @@
-"""`single`, `window` and `chunk` on the same work, interleaved: seconds / ideal of each."""
+"""The ways to divide a job, on the same work, interleaved: seconds over ideal, and messages through NATS.
+
+600 items, 8 accounts that may poll 25 times a second one at a time, 20 ms a poll, two of them 60 ms. `single`, `window`
+and `chunk` do without donation and hedging; `one-item` is `chunk` with chunks of one item, to compare the messages.
+Every seat has logged in before; the target needs no follow.
+"""
 
 import statistics
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 from cuscuta.embedded.postgres import Postgres
-from tests.bench.common import house, seconds
+from tests.bench.common import Fleet, fleet, seconds
 
-ACCOUNTS, SLOW, LATENCY_MS, SLOW_FACTOR = 8, 2, 40.0, 3.0
+WORK = Fleet(accounts=8, latency_ms=20, rate_per_s=25, slow=2, slow_factor=3)
+FIXED = {"donation": "false", "hedging": "false"}
+WAYS: dict[str, tuple[str, dict[str, Any]]] = {  # name: (deployment, body of the job)
+    "single": ("fixed", {"policy": "single"}),
+    "window": ("fixed", {"policy": "window"}),
+    "one-item": ("fixed", {"chunk_items": 1}),
+    "chunk": ("fixed", {}),
+    "chunk+donation": ("donation", {}),
+    "+hedging": ("hedging", {}),
+}
 
 
 async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool) -> dict[str, object]:
-    items, rounds = (120, 1) if quick else (1200, rounds or 3)
-    capacity = (ACCOUNTS - SLOW + SLOW / SLOW_FACTOR) * 1000 / LATENCY_MS
-    ideal = items / capacity
-    ratios: dict[str, list[float]] = {"single": [], "window": [], "chunk": []}
-    async with house(folder, postgres, "policies") as h:
-        await h.upstream(ACCOUNTS, LATENCY_MS, slow=SLOW, slow_factor=SLOW_FACTOR)
-        await h.entry()
-        await h.reaper()
-        for _ in range(2):
-            await h.worker(seats="4")
-        await h.accounts(ACCOUNTS)
-        await h.catalogue(items)
-        await h.seats(ACCOUNTS)
+    items, rounds = (120, 1) if quick else (600, rounds or 5)
+    ideal = items / WORK.items_per_s
+    ratios: dict[str, list[float]] = {way: [] for way in WAYS}
+    messages: dict[str, list[int]] = {way: [] for way in WAYS}
+    async with AsyncExitStack() as stack:
+        houses = {
+            name: await stack.enter_async_context(fleet(folder, postgres, name, WORK, items, env))
+            for name, env in (("fixed", FIXED), ("donation", {"hedging": "false"}), ("hedging", {}))
+        }
         for n in range(rounds):
-            for policy, found in ratios.items():
-                uid = await h.submit(f"player {policy} {n}", policy=policy)
-                job = await h.ended(uid, timeout=300)
+            for way, (name, body) in WAYS.items():
+                h = houses[name]
+                before = await h.nats_messages()
+                job = await h.ended(await h.submit(f"{way} {n}", **body), timeout=300, every=0.5)
                 assert job["status"] == "completed", job
-                found.append(seconds(job) / ideal)
+                ratios[way].append(seconds(job) / ideal)
+                messages[way].append(await h.nats_messages() - before)
+    ways = {way: round(statistics.median(found), 3) for way, found in ratios.items()}
+    share = statistics.median(a / b for a, b in zip(messages["+hedging"], messages["one-item"], strict=True))
     return {
         "bench": "policies",
         "items": items,
         "rounds": rounds,
         "ideal_seconds": round(ideal, 3),
-        **{policy: round(statistics.median(found), 3) for policy, found in ratios.items()},
+        "seconds_over_ideal": ways,
+        "messages": {way: round(statistics.median(found)) for way, found in messages.items()},
+        "messages_over_one_item": round(share, 3),
+        "all": {way: [round(r, 3) for r in found] for way, found in ratios.items()},
     }

@@ -119,7 +119,8 @@ def test_the_demo_reaches_its_ratio() -> None:
     """The whole job, nothing missing, every item polled once; the ratio's bound is generous, as it is timed."""
     report = json.loads(run("demo", "--json", "--items", "400", "--latency-ms", "20").strip().splitlines()[-1])
     assert set(report) == {"items", "seconds", "ideal_seconds", "ratio", "single_seconds", "polls", "missing"}
-    assert (report["items"], report["missing"], report["polls"]) == (400, 0, 400)
+    assert (report["items"], report["missing"]) == (400, 0)
+    assert 400 <= report["polls"] <= 412  # hedges are at most 3 %
     assert report["single_seconds"] == 8.0
     assert report["ideal_seconds"] == 1.2
     assert report["ratio"] == pytest.approx(report["seconds"] / 1.2, abs=0.01)

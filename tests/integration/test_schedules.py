@@ -6,13 +6,13 @@ completed job, none is stored twice, and none is polled whose result was stored 
 
 import asyncio
 import gc
-import warnings
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import hypothesis
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +34,11 @@ from worker import balance
 from worker.upstream import Capacity
 
 PHASES = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # a run is too long to be shrunk
+# What a killed member had begun is never awaited, and that is the point.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
+]
 SEEN_S = 0.05  # how long a stored result may be unknown to a seat that has just looked
 
 
@@ -87,9 +92,7 @@ async def _run(folder: Path, schedule: Schedule) -> None:
     finally:
         await bus.broker.close()
         nats.kill()
-        with warnings.catch_warnings():  # what a killed member had begun is never awaited, and that is the point
-            warnings.simplefilter("ignore")
-            gc.collect()
+        gc.collect()
 
 
 async def _work(bus: Bus, settings: Settings, schedule: Schedule) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import secrets
 import shutil
 import sys
@@ -39,6 +40,7 @@ QUICK = {
     "CUSCUTA_BACKOFF_CAP_S": "0.5",
     "CUSCUTA_TRANSIENT_RETRIES": "2",
     "CUSCUTA_THROTTLE_BASE_S": "0.2",
+    "CUSCUTA_HEDGING": "false",  # so that tests can count polls; those of hedging switch it on
     "CUSCUTA_LOG_FORMAT": "json",
     "CUSCUTA_LOG_LEVEL": "debug",
 }
@@ -49,7 +51,7 @@ class House:
 
     def __init__(self, folder: Path, postgres: Postgres, **env: str) -> None:
         self.folder, self.postgres = folder, postgres
-        self.nats = Nats(folder / "nats")
+        self.nats = Nats(folder / "nats", extra='http: "127.0.0.1:-1"')
         self.database = f"test_{secrets.token_hex(6)}"
         self.key = new_key()
         self.extra_env = {f"CUSCUTA_{name.upper()}": value for name, value in env.items()}
@@ -186,7 +188,7 @@ class House:
     async def job(self, uid: str) -> Any:
         return await self.call("GET", f"/jobs/{uid}")
 
-    async def ended(self, uid: str, timeout: float = 60) -> Any:
+    async def ended(self, uid: str, timeout: float = 60, every: float = 0.05) -> Any:
         last: Any = None
 
         async def over() -> bool:
@@ -195,7 +197,7 @@ class House:
             return last["status"] in ENDED
 
         try:
-            await until(over, timeout, f"job {uid} has ended")
+            await until(over, timeout, f"job {uid} has ended", every)
         except AssertionError as error:
             bus = await self.bus()
             left = [*await bus.work.subjects("cuscuta.>")][:20]
@@ -213,8 +215,6 @@ class House:
     async def results(self, uid: str) -> list[Any]:
         lines = await self.http.get(f"/jobs/{uid}/results", headers={"accept": "application/x-ndjson"})
         assert lines.status_code in (200, 206), lines.text
-        import json
-
         return [json.loads(line) for line in lines.text.splitlines()]
 
     async def seats(self, count: int) -> None:
@@ -257,6 +257,12 @@ class House:
 
     async def messages(self, subject: str) -> list[str]:
         return await (await self.bus()).work.subjects(subject)
+
+    async def nats_messages(self) -> int:
+        """Messages that the server has received and sent so far."""
+        ports = json.loads(next(self.nats.folder.glob("*.ports")).read_text())
+        varz = (await self.http.get(f"{ports['monitoring'][0]}/varz")).json()
+        return int(varz["in_msgs"] + varz["out_msgs"])
 
     async def raw_value(self, bucket: str, key: str) -> bytes:
         answer = await (await self.bus()).broker.api(
