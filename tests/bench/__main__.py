@@ -10,11 +10,14 @@ from pathlib import Path
 
 from cuscuta.embedded.postgres import Postgres
 
-NAMES = ("policies", "chunks", "backlog", "listing", "pickup", "handover", "shared", "latency")
+NAMES = (
+    "policies", "slow-seat", "nine-minutes", "seats", "shared", "chunks", "latency", "backlog", "pace", "memory",
+    "listing", "pickup", "handover",
+)  # fmt: skip
 
 
 async def _run(name: str, rounds: int | None, quick: bool) -> dict[str, object]:
-    bench = importlib.import_module(f"tests.bench.{name}")
+    bench = importlib.import_module(f"tests.bench.{name.replace('-', '_')}")
     with tempfile.TemporaryDirectory(prefix="cuscuta-bench-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)
         postgres = Postgres(Path(folder) / "postgres", fast=True)

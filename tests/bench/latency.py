@@ -59,7 +59,9 @@ async def _backlogs(folder: Path, postgres: Postgres, backlogs: tuple[int, ...],
         await h.accounts(REFERENCE_ACCOUNTS)
         await h.catalogue(20)
         await h.catalogue(1, "one")
+        await h.catalogue(200, "warm up")
         await h.seats(REFERENCE_ACCOUNTS)
+        await h.ended(await h.submit("warm up", "warm up"))  # accounts have logged in, their pace is known
         standing = 0
         for backlog in backlogs:
             await _submit(h, standing, backlog)

@@ -25,8 +25,8 @@ async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool)
     work = Fleet(accounts=ACCOUNTS, latency_ms=10)
     used: dict[str, list[float]] = {}
     refused: dict[str, list[float]] = {}
-    for said, options in (("retry_after", {"retry_after": "1"}), ("silent", {})):
-        async with fleet(folder, postgres, f"pace-{said}", work, items, rate=RATE, **options) as h:
+    for said, after in (("retry_after", "1"), ("silent", None)):
+        async with fleet(folder, postgres, f"pace-{said}", work, items, rate=RATE, retry_after=after) as h:
             for n in range(rounds):
                 shares, refusals = await _round(h, f"round {n}", length_s, allowed)
                 used.setdefault(said, []).extend(shares)

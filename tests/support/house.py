@@ -156,6 +156,8 @@ class House:
         file = self.folder / "upstream-port"
         args = ["--port-file", str(file), "--accounts", str(accounts), "--latency-ms", str(latency_ms)]
         for name, value in options.items():
+            if value is None:
+                continue
             args += [f"--{name.replace('_', '-')}", str(value)]
         proc = self.spawn("upstream", module("worker.upstream.reference.server", *args), self.env())
         self.upstream_url = f"http://127.0.0.1:{await self.port(file, proc)}"
