@@ -4,8 +4,9 @@ BIN := .venv/bin
 TESTS ?= tests
 # Most of a test's time is waiting for real processes, so more of them than cores run at once.
 JOBS ?= 4
+BENCHES := policies slow-seat nine-minutes seats shared chunks latency backlog pace memory listing pickup handover
 
-.PHONY: demo up test lint format bench pins clean
+.PHONY: demo up test lint format bench bench-peers bench-report pins clean
 
 .venv/installed: requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -33,11 +34,27 @@ format: .venv/installed
 	$(BIN)/ruff check --fix .
 
 bench: .venv/installed      ## every benchmark; each prints one JSON line
-	for name in policies chunks backlog listing pickup handover; do $(BIN)/python -m tests.bench $$name || exit 1; done
+	for name in $(BENCHES); do $(BIN)/python -m tests.bench $$name --record || exit 1; done
+
+.venv-peers/installed: requirements.txt tests/bench/peers/requirements.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt \
+	  -r tests/bench/peers/requirements.txt
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch .venv-peers/installed
+
+bench-peers: .venv-peers/installed  ## Celery, arq and taskiq-nats on the same work (needs Debian's redis-server)
+	.venv-peers/bin/python -m tests.bench.peers > docs/benchmarks/peers.json
+
+bench-report: .venv-peers/installed ## plots and table of docs/benchmarks.md from the recorded results
+	.venv-peers/bin/python -m tests.bench.report
 
 pins:                       ## renew requirements.txt from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra embedded --extra dev --generate-hashes --universal --python-version 3.11 \
 	  --no-emit-index-url --no-emit-find-links --quiet --custom-compile-command "make pins" -o requirements.txt
+	uv pip compile tests/bench/peers/requirements.in --generate-hashes --universal --python-version 3.11 \
+	  --no-emit-index-url --no-emit-find-links --quiet --custom-compile-command "make pins" \
+	  -o tests/bench/peers/requirements.txt
 
 clean:
-	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-peers dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -49,6 +49,7 @@ class JobView(Struct):
     run_ids: list[str]
     chunks: int
     seats: int
+    hedges: int
     failures: list[Failure]
     failure_counts: dict[str, int]
     created_at: datetime
@@ -180,6 +181,7 @@ def job(tag: JobTag, stored: list[Span], waiting_for: str | None, now: datetime)
         run_ids=tag.run_ids,
         chunks=queue.chunks,
         seats=queue.seats,
+        hedges=queue.hedges,
         failures=tag.failures,
         failure_counts=tag.failure_counts,
         created_at=queue.created_at,

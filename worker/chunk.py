@@ -27,7 +27,7 @@ from worker.holds import Trust
 from worker.jobs import Job
 from worker.kit import Kit
 from worker.pieces import Piece
-from worker.rides import Rider, board
+from worker.rides import Rider, board, land
 from worker.shelf import Answer, Shelf
 
 AnswerT = TypeVar("AnswerT")
@@ -96,6 +96,7 @@ class ChunkRun:
         kind, message = type(error).__name__, self._describe(error)
         verdict = verdict_of(error)
         if verdict is Verdict.JOB:
+            await land(self._riders)
             self._drop()
             failure = self._kit.failures.make(kind, message, self._span, self._account.lease.account, None)
             await self._kit.bus.broker.insist(lambda: close(self._kit.bus, self._job.uid, JobStatus.FAILED, [failure]))
@@ -242,8 +243,7 @@ class ChunkRun:
     async def _finish(self) -> bool:
         """Acknowledge after the writes' own acknowledgement."""
         stored = await self._shelf.stored()
-        for rider in self._riders:
-            await rider.finish(settle=not self._job.left)
+        await land(self._riders, settle=not self._job.left)
         if stored:
             for piece in self._held:
                 await piece.hold.delivery.ack()
@@ -257,13 +257,13 @@ class ChunkRun:
         if isinstance(error, Cut) and not self._job.ended:
             await self._hand_back("WorkerHalting", "the worker stops; the rest was handed back", another=False)
             return
+        await land(self._riders)
         self._drop()  # of an ended job too: whoever ended it removes its messages, and if it has not, they come again
 
     async def _hand_back(self, kind: str, message: str, *, another: bool) -> None:
         """Store what is done, publish the rest as the next incarnations, acknowledge: in this order."""
         await self._shelf.flush()
-        for rider in self._riders:
-            await rider.finish(settle=False)
+        await land(self._riders)
         stop = await self._gifts.close()
         if not await self._shelf.stored() or not self._trusted() or self._job.ended:
             self._drop()

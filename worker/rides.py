@@ -95,6 +95,12 @@ class Rider:
             await settle_if_done(self._kit, self.job)
 
 
+async def land(riders: Sequence[Rider], *, settle: bool = False) -> None:
+    """The run is over: what its riders took is stored, and their chunks that are done go."""
+    for rider in riders:
+        await rider.finish(settle)
+
+
 async def board(
     kit: Kit, account: Account, job: Job, todo: Sequence[Span], trust: Trust, aboard: Sequence[Rider], *, first: bool
 ) -> list[Rider]:

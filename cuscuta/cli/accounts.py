@@ -50,9 +50,12 @@ def list_accounts(client: Client, state: str | None, as_json: bool) -> None:
         show.as_json(found)
         return
     show.table(
-        ["id", "email", "state", "rate", "holder", "rests until", "last error"],
+        ["id", "email", "state", "rate", "pace", "holder", "rests until", "last error"],
         (
-            [a["id"], a["email"], a["state"], a["rate"], a["lease_owner"], show.when(a["rest_until"]), a["last_error"]]
+            [
+                *(a["id"], a["email"], a["state"], a["rate"], f"{a['pace']:.1f}/s" if a["pace"] else None),
+                *(a["lease_owner"], show.when(a["rest_until"]), a["last_error"]),
+            ]
             for a in found
         ),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cuscuta.embedded.postgres import Postgres
 
+RESULTS = Path(__file__).parents[2] / "docs" / "benchmarks"
 NAMES = (
     "policies", "slow-seat", "nine-minutes", "seats", "shared", "chunks", "latency", "backlog", "pace", "memory",
     "listing", "pickup", "handover",
@@ -32,6 +33,7 @@ async def _run(name: str, rounds: int | None, quick: bool) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("name", choices=NAMES)
+    parser.add_argument("--record", action="store_true", help="keep the result in docs/benchmarks")
     parser.add_argument("--json", action="store_true", help="print only the JSON line")
     parser.add_argument("--rounds", type=int, help="interleaved rounds; the medians are reported")
     parser.add_argument("--quick", action="store_true", help="one small round, to see that it runs")
@@ -40,6 +42,8 @@ def main() -> None:
     if not args.json:
         for key, value in report.items():
             print(f"{key:>32}: {value}", file=sys.stderr)
+    if args.record:
+        (RESULTS / f"{args.name}.json").write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(report))
 
 

@@ -46,9 +46,11 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def test_the_documented_adapter_is_accepted(tmp_path: Path) -> None:
-    (toml,) = blocks("upstreams.md", "toml")
+    whole, shared = blocks("upstreams.md", "toml")
     file = tmp_path / "rhythm.toml"
-    file.write_text(toml)
+    file.write_text('name = "x"\nbase_url = "https://x.example"\n' + shared)
+    assert Declarative(read(file)).capacity.targets_per_poll == 40
+    file.write_text(whole)
     adapter = Declarative(read(file))
     assert adapter.needs_login
     assert adapter.needs_follow

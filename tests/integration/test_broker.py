@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cuscuta import errors, limits, subjects
-from cuscuta.broker import Bus
+from cuscuta.broker import Bus, Delivery, Puller
 from cuscuta.broker.assets import ensure, streams
 from cuscuta.broker.batch import Message, publish_batch
 from cuscuta.model import (
@@ -210,3 +210,22 @@ async def test_user_text_cannot_reach_another_jobs_messages(bus: Bus) -> None:
     await enter(bus, UID, Priority.NORMAL, token_from("a.*.>"))
     await enter(bus, new_uid(NOW), Priority.NORMAL, token_from("a.b.c"))
     assert len(await bus.work.subjects(subjects.ADMITS)) == 2  # two lanes, two heads
+
+
+async def test_removing_a_message_keeps_what_is_to_be_delivered_again(bus: Bus) -> None:
+    """A purge makes the server (2.15.1) forget the redeliveries of the whole consumer; a deletion does not."""
+    await bus.work.make_job_consumer(UID, "t")
+    names = [ChunkName(UID, Span(n, n + 1), 1) for n in range(4)]
+    await bus.work.publish_chunks(names, ChunkBody(UID, "c", "t"))
+    puller = Puller(bus.broker, lambda delivery: None)
+    await puller.start()
+    held = (await puller.take(bus.work.stream, subjects.job_consumer(UID), 2)).deliveries
+    for delivery in held:
+        await delivery.nak(0.2)
+    assert await bus.work.remove(subjects.chunk(names[3]))
+    assert not await bus.work.remove(subjects.chunk(names[3]))
+    again: list[Delivery] = []
+    while len(again) < 3:
+        again += (await puller.wait(bus.work.stream, subjects.job_consumer(UID), 2.0, asyncio.Event())).deliveries
+    await puller.stop()
+    assert {delivery.subject for delivery in again} == {subjects.chunk(name) for name in names[:3]}

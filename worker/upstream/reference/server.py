@@ -33,9 +33,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Answer = tuple[int, Any]
 
 
-BOARD = "*"  # the target of a poll that answers for all friends
-
-
 class App:
     """ASGI over a world."""
 
@@ -100,7 +97,7 @@ class App:
             case "GET", ["players", target, "songs", item]:
                 return await self._poll(email, item, target, extra)
             case "GET", ["songs", item, "board"]:
-                return await self._poll(email, item, BOARD, extra)
+                return await self._poll(email, item, None, extra)
         return 404, {"error": "no such thing"}
 
     async def _login(self, body: Any) -> Answer:
@@ -115,16 +112,17 @@ class App:
         friend = self.world.follow(email, target)
         return (409, {"error": "all friend slots are taken"}) if friend is None else (200, {"friend": {"id": friend}})
 
-    async def _poll(self, email: str, item: str, target: str, extra: dict[str, str]) -> Answer:
+    async def _poll(self, email: str, item: str, target: str | None, extra: dict[str, str]) -> Answer:
+        """One poll; without a target it answers for all friends."""
         account, now = self.world.accounts[email], time.monotonic()
-        call = Call(email, target, item, now)
+        call = Call(email, target or "", item, now)
         self.world.calls.append(call)
         self.world.counts["polls"] += 1
         if account.running:
             self.world.overlaps += 1
         account.running += 1
         try:
-            status, body = await self._answer(account, call, extra)
+            status, body = await self._answer(account, call, extra, board=target is None)
         finally:
             account.running -= 1
             call.ended = time.monotonic()
@@ -132,7 +130,7 @@ class App:
         self.world.counts[f"status_{status}"] += 1
         return status, body
 
-    async def _answer(self, account: Profile, call: Call, extra: dict[str, str]) -> Answer:
+    async def _answer(self, account: Profile, call: Call, extra: dict[str, str], *, board: bool) -> Answer:
         mode = self.world.misbehaves(account)
         if mode == "nothing":
             await asyncio.sleep(3600)
@@ -149,19 +147,19 @@ class App:
             if account.retry_after is not None:
                 extra["retry-after"] = account.retry_after
             return 429, {"error": "slow down"}
-        if not call.target:
-            return 409, {"error": "not a friend"}
-        if call.item.startswith("missing"):
-            return 404, {"error": "no such song"}
-        if call.item.startswith("broken"):
-            return 500, {"error": "oops"}
-        if call.target == BOARD:
+        if board:
             friends = [
                 {"friend": friend, "value": score(target, call.item)}
                 for friend, target in account.friends.items()
                 if not target.startswith("hidden")
             ]
             return 200, {"scores": friends}
+        if not call.target:
+            return 409, {"error": "not a friend"}
+        if call.item.startswith("missing"):
+            return 404, {"error": "no such song"}
+        if call.item.startswith("broken"):
+            return 500, {"error": "oops"}
         value: Any = "x" * (2 << 20) if call.item.startswith("huge") else score(call.target, call.item)
         return 200, {"score": {"value": value, "item": call.item}}
 
