@@ -94,6 +94,7 @@ class Gifts:
             if not given.size:
                 return 0
             self._stop = given.start
+            await self._shelf.flush()
             published = 0
             for part in reversed(spans.split(given, gift.parts)):
                 if not await self._publish(part):
@@ -109,6 +110,7 @@ class Gifts:
                 return False
             self._twice.add(index)
             self._shelf.alone(index)
+            await self._shelf.flush()  # what waits behind a stuck item would keep the job from its end
             return await self._publish(Span(index, index + 1))
 
     async def _publish(self, part: Span) -> bool:

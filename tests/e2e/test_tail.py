@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-from cuscuta.spans import Span
 from tests.conftest import MakeHouse
 from tests.support import checks
 from tests.support.house import REFERENCE, House
@@ -20,10 +19,10 @@ async def two_seats(make_house: MakeHouse, latency_ms: float, **env: str) -> Hou
 
 
 async def test_an_idle_seat_takes_a_share_of_what_a_busy_one_holds(make_house: MakeHouse) -> None:
-    """A slow account takes the first chunk of 32 of 64; it does not get to do it alone."""
+    """A slow account takes the first chunk, half of all; it does not get to do it alone."""
     h = await two_seats(make_house, 20)
     await h.control("account-1@example.com", set={"latency_s": 0.1})
-    items = await h.catalogue(64)
+    items = await h.catalogue(256)
     uid = await h.submit()
     await until(lambda: _active(h, 1), 10, "the job is admitted")
     await h.accounts(1)
@@ -37,7 +36,7 @@ async def test_an_idle_seat_takes_a_share_of_what_a_busy_one_holds(make_house: M
     calls = [call for call in (await h.world())["calls"] if call[1] == "player 1"]
     assert set(Counter(call[2] for call in calls).values()) == {1}  # given away, not done twice
     by_account = Counter(call[0] for call in calls)
-    assert 2 <= by_account["account-1@example.com"] < 32, by_account
+    assert 2 <= by_account["account-1@example.com"] < 128, by_account
     last = {email: max(call[4] for call in calls if call[0] == email) for email in by_account}
     assert abs(last["account-1@example.com"] - last["account-2@example.com"]) < 0.5  # they end together
 
@@ -54,8 +53,8 @@ async def test_without_donation_a_chunk_stays_with_its_holder(make_house: MakeHo
     await h.worker(seats="1")
     await h.ended(uid)
     await checks.complete(h, uid, "player 1", items)
-    stored = await (await h.bus()).results.stored(uid)
-    assert Span(0, 32) in stored
+    holders = {call[0] for call in (await h.world())["calls"] if call[1] == "player 1" and call[2] in items[:32]}
+    assert len(holders) == 1
 
 
 async def stuck(make_house: MakeHouse, repeatable: bool, **env: str) -> tuple[House, str, list[str], str]:
@@ -85,7 +84,7 @@ async def test_an_item_that_a_seat_is_stuck_on_is_asked_for_by_another(make_hous
     job = await checks.complete(h, uid, "player 1", items)
     assert job["hedges"] >= 1
     polls = await checks.polls(h, "player 1")
-    assert polls[item] == 2
+    assert polls[item] == 2, [call for call in (await h.world())["calls"] if call[2] == item]
     assert sum(polls.values()) <= 70 + job["hedges"]
     assert job["hedges"] <= 2  # 3 % of 70
     calls = {call[2]: call for call in (await h.world())["calls"] if call[5] == 200}
