@@ -44,7 +44,7 @@ bench: .venv/installed      ## every benchmark; each prints one JSON line
 	touch .venv-peers/installed
 
 bench-peers: .venv-peers/installed  ## Celery, arq and taskiq-nats on the same work (needs Debian's redis-server)
-	.venv-peers/bin/python -m tests.bench.peers > docs/benchmarks/peers.json
+	.venv-peers/bin/python -m tests.bench.peers --record
 
 bench-report: .venv-peers/installed ## plots and table of docs/benchmarks.md from the recorded results
 	.venv-peers/bin/python -m tests.bench.report

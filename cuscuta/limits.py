@@ -62,11 +62,17 @@ CHUNK_SHARE = _bound(
     "CHUNK_SHARE", 1.5, "-", "a chunk is at most 1/1.5 of a seat's share of what is left; slow seats keep less of it"
 )
 CHUNK_LEAST = _bound(
-    "CHUNK_LEAST", 10, "-", "a chunk is no less than 1/10 of a seat's share of the job: donation cuts finer [measured]"
+    "CHUNK_LEAST",
+    10,
+    "-",
+    "a chunk is at least about 1/10 of a seat's share (rounded down to a power of two) [measured]",
 )
 MAX_ACTIVE_JOBS = _bound("MAX_ACTIVE_JOBS", 100, "jobs", "100 consumers cost 8 % of a stream's throughput [nats §0]")
 URGENT_PLACES = _bound(
-    "URGENT_PLACES", 10, "-", "one place in 10 of max_active_jobs is for high priority only: it never waits for another"
+    "URGENT_PLACES",
+    10,
+    "-",
+    "one place in 10 of max_active_jobs is for high priority, which need not wait for others [chosen]",
 )
 MAX_ACTIVE_JOBS_CEILING = _bound("MAX_ACTIVE_JOBS_CEILING", 1_000, "jobs", "1,000 consumers cost 64 % [nats §0]")
 BATCH_MESSAGES = _bound("BATCH_MESSAGES", 1_000, "messages", "the server's own limit of an atomic batch [nats §2]")

@@ -155,9 +155,8 @@ class JobTag(Struct, omit_defaults=True):
 class ActiveJob(Struct, frozen=True, omit_defaults=True):
     """What a worker must know to join a job; `cuscuta_active`.
 
-    `fresh_until` is the stream sequence of the last chunk published so far when the job was admitted, 0 if it was
-    admitted again and something of any chunk may be stored already. `seats`, `policy` and `chunk_items` are what the
-    job was divided by.
+    `fresh_until` is 0 if the job was admitted again, so that something of any chunk may be stored already; else the
+    stream sequence of the last chunk published so far. `seats`, `policy` and `chunk_items` are what it was divided by.
     """
 
     uid: str

@@ -52,7 +52,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     replicas: Annotated[int, Meta(ge=1, le=5), _d("replicas of every stream; 3 in production")] = 1
     max_active_jobs: Annotated[
-        int, Meta(ge=1, le=limits.MAX_ACTIVE_JOBS_CEILING), _d("jobs whose chunks are out at once")
+        int,
+        Meta(ge=1, le=limits.MAX_ACTIVE_JOBS_CEILING),
+        _d("jobs out at once, a tenth of them high priority only"),
     ] = limits.MAX_ACTIVE_JOBS
     default_seats: Annotated[int, Meta(ge=1, le=4096), _d("seats to divide by while no worker is alive")] = 8
     retention_s: Annotated[float, Meta(ge=1), _d("how long a job and its results stay after its end")] = 7 * 86_400.0
@@ -81,10 +83,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         15.0
     )
 
-    donation: Annotated[bool, _d("at a job's tail, busy seats share what they have with idle ones")] = True
-    hedging: Annotated[bool, _d("at a job's tail, an idle seat may ask again for what another waits for too long")] = (
-        True
-    )
+    donation: Annotated[bool, _d("at a job's tail, busy seats share with idle ones")] = True
+    hedging: Annotated[
+        bool,
+        _d("at a job's tail, up to 3 % of its items may be asked for twice"),
+    ] = True
 
     ack_wait_s: Annotated[float, Meta(ge=0.5, le=600), _d("a chunk whose holder is silent this long is handed on")] = (
         10.0

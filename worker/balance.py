@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from cuscuta import limits
 
-_WORTH = 0.2  # of an item's usual time: what giving away must save to be worth its messages
+_WORTH = 0.5  # of an item's usual time: what giving away must save to be worth its messages
+_SOONER = 0.2  # of an item's usual time: how much sooner a second answer must be to be worth asking for
 _LEAST_S = 0.01  # and no less than this: publishing, pulling and reading what is stored cost about half of it
 _KEEP = 0.7  # of its share a seat keeps when it shrinks a chunk: the next one corrects the estimate
 _SLOW = 2.0  # times slower than usual: such a seat stands back when the end is nearer than its next answer
@@ -89,7 +90,7 @@ def ask_twice_in_s(asked_s: float, item_s: float, typical_s: float) -> float:
 
     0 or less: now. A seat that is slow as always is overtaken at once; one that is stuck, after twice its usual time.
     """
-    if item_s - asked_s > typical_s * (1 + _WORTH):
+    if item_s - asked_s > typical_s * (1 + _SOONER):
         return 0.0
     return _STUCK * item_s - asked_s
 

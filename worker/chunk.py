@@ -138,7 +138,7 @@ class ChunkRun:
         if self._shared:
             self._joined = self._kit.jobs.joined
             seat = self._kit, self._account, self._job
-            self._riders = await board(*seat, self._gifts.kept(), self._trust, self._riders, first=self._first)
+            self._riders = await board(*seat, self._gifts.unbegun(), self._trust, self._riders, first=self._first)
 
     async def _shrink(self) -> None:
         """A slow seat keeps of a chunk what it can do before the job ends; the rest is for quicker ones."""

@@ -11,6 +11,8 @@ from worker.kit import Kit
 async def settle_if_done(kit: Kit, job: Job) -> None:
     """Settle the job; if nothing of it was finished here since the last look this does nothing."""
     await kit.finisher.drained(job.uid)
+    if kit.tail.busy(job.uid):
+        return  # whoever is at work on the rest will look when it is done
     last, job.unsettled = job.unsettled, None
     ridden, job.ridden = job.ridden, False
     if last is None and not ridden:

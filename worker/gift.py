@@ -61,18 +61,15 @@ class Gifts:
 
     # --- for the tail ---------------------------------------------------------------------------------------------
 
-    def _unbegun(self) -> list[Span]:
+    def unbegun(self) -> list[Span]:
+        """What is ours to do and was not asked for yet, by gaps."""
         parts = (spans.clip(gap, Span(self._begun, self._stop)) for gap in self._todo)
         return [part for part in parts if part.size]
-
-    def kept(self) -> list[Span]:
-        """What is ours to do and not begun, by gaps."""
-        return self._unbegun()
 
     @property
     def rest(self) -> int:
         """How many items were not asked for yet."""
-        return sum(part.size for part in self._unbegun())
+        return sum(part.size for part in self.unbegun())
 
     def load(self, now: float, typical_s: float) -> Load:
         """What is left of it."""
@@ -87,7 +84,7 @@ class Gifts:
     async def give(self, gift: Gift) -> int:
         """Give away all but `keep` of what is not begun, as `parts` chunks; how many were published."""
         async with self._giving:
-            if self._closed or not self._trust.holds() or not (unbegun := self._unbegun()):
+            if self._closed or not self._trust.holds() or not (unbegun := self.unbegun()):
                 return 0
             last = unbegun[-1]
             given = Span(max(last.start, last.stop - (self.rest - gift.keep)), last.stop)

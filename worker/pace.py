@@ -21,6 +21,7 @@ _FEEL_S, _FEEL_MOST_S = 60.0, 600.0  # without a refusal, before the next step u
 _REGAIN_S = 5.0  # the same, below a rate that the adapter declares
 _STEP, _STEP_MOST = 0.03, 0.25
 _TRIED_S = 2.0  # a step that went well for this long is kept
+_TOLD_LEAST_S = 2.0  # of a told window: below it, whole seconds are too coarse to divide by
 _SLACK_S = 0.004  # a call that was woken late, which timers of 1 ms do, does not push back all later ones
 
 
@@ -112,14 +113,18 @@ class Pace:
         self._passed_since_rest, self._refused_at, self._rested_at, self._settled_at = 0, now, now + rest_s, now
 
     def told(self, now: float, quota: Quota) -> None:
-        """The upstream said what is left: spread it evenly over the time until it begins anew."""
+        """The upstream said what is left: spread it evenly over the time until it begins anew.
+
+        Of a window of a second or two, told in whole seconds, that says too little; there it is enough to wait at its
+        end.
+        """
         reset_s = min(quota.reset_s, limits.REST_S)
-        self._told_until = now + max(reset_s, _TRIED_S)
         if quota.remaining < 1:
             self._next = max(self._next, now + reset_s)
-            return
-        self._found = True
-        self._set(quota.remaining / max(reset_s, 1.0))
+        elif reset_s > _TOLD_LEAST_S:
+            self._told_until = now + reset_s
+            self._found = True
+            self._set(quota.remaining / (reset_s - 0.5))  # mostly told in whole seconds, rounded up
 
     def _set(self, rate_per_s: float) -> None:
         self.rate_per_s = max(limits.PACE_LEAST_PER_S, min(self._cap, rate_per_s))

@@ -188,8 +188,9 @@ class Seat:
 
     def _stands_back(self, account: Account, job: Job) -> bool:
         """Whether to leave a job's last chunks to quicker seats; for as long as one answer takes, then no more."""
-        fleet, now = self._kit.tail.fleet_per_s(job), self._kit.bus.clock.monotonic()
-        if not balance.stands_back(job.left, fleet, job.active.seats, account.item_s):
+        tail, now = self._kit.tail, self._kit.bus.clock.monotonic()
+        fleet = tail.fleet_per_s(job)
+        if not tail.donates(job) or not balance.stands_back(job.left, fleet, job.active.seats, account.item_s):
             return False
         if job.uid not in self._back:
             self._back = {uid: at for uid, at in self._back.items() if self._kit.jobs.get(uid)}

@@ -6,6 +6,7 @@ another process. What is given away is published before it is let go, so a crash
 """
 
 import asyncio
+import random
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -20,7 +21,7 @@ from worker.balance import Gift, Load
 from worker.jobs import Job, Jobs
 
 _AGAIN_S = 0.03  # as long as seats wait, how often to look again: about an item's time of a quick upstream
-_SETTLE_S = 0.002  # other processes hear the same hint; a moment's grace lets what they gave be seen
+_SETTLE_S = 0.002  # all processes hear the same hint; up to four times this lets what one gave be seen by the others
 
 
 class Run(Protocol):
@@ -29,6 +30,11 @@ class Run(Protocol):
     @property
     def uid(self) -> str:
         """The job."""
+        ...
+
+    @property
+    def rest(self) -> int:
+        """How many items were not asked for yet."""
         ...
 
     def load(self, now: float, typical_s: float) -> Load:
@@ -64,6 +70,10 @@ class Tail:
         """Whether chunks of a job may be shared out."""
         return self._settings.donation and job.active.policy is Policy.CHUNK
 
+    def busy(self, uid: str) -> bool:
+        """Whether this process still works on items of a job that nobody else was asked for."""
+        return any(run.uid == uid and (run.rest or run.asked_since()) for run in self._runs)
+
     def enter(self, run: Run) -> None:
         """A run begins."""
         self._runs.add(run)
@@ -82,7 +92,7 @@ class Tail:
     def hint(self, uid: str) -> None:
         """Somebody waits at a job."""
         if any(run.uid == uid for run in self._runs):
-            self._due.setdefault(uid, self._bus.clock.monotonic() + _SETTLE_S)
+            self._due.setdefault(uid, self._bus.clock.monotonic() + _SETTLE_S * (1 + 3 * random.random()))
             self._poked.set()
 
     def idle(self, uid: str) -> None:

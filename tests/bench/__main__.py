@@ -43,6 +43,7 @@ def main() -> None:
         for key, value in report.items():
             print(f"{key:>32}: {value}", file=sys.stderr)
     if args.record:
+        RESULTS.mkdir(exist_ok=True)
         (RESULTS / f"{args.name}.json").write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(report))
 

@@ -1,17 +1,21 @@
 """The ways to divide a job, on the same work, interleaved: seconds over ideal, and messages through NATS.
 
 600 items, 8 accounts that may poll 25 times a second one at a time, 20 ms a poll, two of them 60 ms. `single`, `window`
-and `chunk` do without donation and hedging; `one-item` is `chunk` with chunks of one item, to compare the messages.
+and `chunk` do without donation and hedging; `one-item` is `chunk` with chunks of one item, to compare the messages
+(of the job alone, less what the same deployment says when idle).
 Every seat has logged in before; the target needs no follow.
 """
 
+import asyncio
 import statistics
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 from cuscuta.embedded.postgres import Postgres
 from tests.bench.common import Fleet, fleet, seconds
+from tests.support.house import House
 
 WORK = Fleet(accounts=8, latency_ms=20, rate_per_s=25, slow=2, slow_factor=3)
 FIXED = {"donation": "false", "hedging": "false"}
@@ -25,6 +29,13 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {  # name: (deployment, body of th
 }
 
 
+async def _idle_per_s(h: House) -> float:
+    """Messages a second without any job: heartbeats, looks at the truth, duties."""
+    before, began = await h.nats_messages(), time.perf_counter()
+    await asyncio.sleep(10)
+    return (await h.nats_messages() - before) / (time.perf_counter() - began)
+
+
 async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool) -> dict[str, object]:
     items, rounds = (120, 1) if quick else (600, rounds or 5)
     ideal = items / WORK.items_per_s
@@ -35,6 +46,7 @@ async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool)
             name: await stack.enter_async_context(fleet(folder, postgres, name, WORK, items, env))
             for name, env in (("fixed", FIXED), ("donation", {"hedging": "false"}), ("hedging", {}))
         }
+        idle = {name: await _idle_per_s(h) for name, h in houses.items()}
         for n in range(rounds):
             for way, (name, body) in WAYS.items():
                 h = houses[name]
@@ -42,7 +54,8 @@ async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool)
                 job = await h.ended(await h.submit(f"{way} {n}", **body), timeout=300, every=0.5)
                 assert job["status"] == "completed", job
                 ratios[way].append(seconds(job) / ideal)
-                messages[way].append(await h.nats_messages() - before)
+                sent = await h.nats_messages() - before
+                messages[way].append(round(sent - idle[name] * seconds(job)))
     ways = {way: round(statistics.median(found), 3) for way, found in ratios.items()}
     share = statistics.median(a / b for a, b in zip(messages["+hedging"], messages["one-item"], strict=True))
     return {

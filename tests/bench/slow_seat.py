@@ -1,4 +1,4 @@
-"""Accounts without an allowance, some of them slower: seconds over ideal by capacity, with and without donation.
+"""Accounts without an allowance, some of them slower: seconds over ideal by capacity.
 
 600 items of 200 ms, 8 accounts: two of them 3 times slower, then one of them 10 times slower.
 """
@@ -14,7 +14,7 @@ WORKS = {
     "two_3x": Fleet(accounts=8, latency_ms=200, slow=2, slow_factor=3),
     "one_10x": Fleet(accounts=8, latency_ms=200, slow=1, slow_factor=10),
 }
-WAYS = {"fixed chunks": {"donation": "false", "hedging": "false"}, "cuscuta": {}}
+WAYS: dict[str, dict[str, str]] = {"cuscuta": {}}
 
 
 async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool) -> dict[str, object]:
