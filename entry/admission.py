@@ -19,7 +19,7 @@ from cuscuta.broker.tags import Known
 from cuscuta.clock import wait_for_event
 from cuscuta.errors import BrokerUnavailable, CuscutaError, NoRoom
 from cuscuta.logs import Logger
-from cuscuta.model import Priority
+from cuscuta.model import JobTag, Priority
 from cuscuta.settings import Settings
 
 SHARES = {Priority.HIGH: 12, Priority.NORMAL: 3, Priority.LOW: 1}  # of 16 admissions while all three have a backlog
@@ -49,6 +49,7 @@ class Admission:
         self._room = 0  # places that were free when nothing waited at the last look
         self._seen_seats = (-_SEATS_S, 0)
         self._look = self._halting = False
+        self._looked_at = 0.0
 
     def halt(self) -> None:
         """End after the job in hand, so that its message need not wait for ack-wait to be admitted elsewhere."""
@@ -71,8 +72,8 @@ class Admission:
 
     def ended(self) -> None:
         """A job has ended: its place is free."""
-        if self._room:  # nothing waits for it
-            self._room += 1
+        if self._room > 0:  # nothing waits for it
+            self._room = min(self._room + 1, self._settings.max_active_jobs)
         else:
             self.hint()
 
@@ -88,7 +89,9 @@ class Admission:
                 try:
                     while self._offered and not self._halting:
                         await self._admit_offered()
-                    look, self._look = self._look or not self._room, False
+                    now = self._bus.clock.monotonic()
+                    look = self._look or self._room <= 0 or now - self._looked_at >= _LOOK_S
+                    self._look, self._looked_at = False, now if look else self._looked_at
                     while look and not self._halting and await self._admit_next():
                         pass
                 except BrokerUnavailable as error:
@@ -98,6 +101,8 @@ class Admission:
                 if not self._halting and not self._offered and not await wait_for_event(self._hint, _LOOK_S):
                     self._look = True
         finally:
+            while self._offered:  # for another replica
+                await self._queue(self._offered.popleft().tag)
             await self._puller.stop()
 
     async def _admit_offered(self) -> None:
@@ -108,8 +113,14 @@ class Admission:
         except (CuscutaError, ValueError) as error:  # mostly: another replica took the last place, or NATS is away
             self._room = 0
             self._log.info("a job goes through the queue after all", uid=tag.uid, cause=str(error))
-            await self._bus.broker.insist(lambda: self._bus.work.admit(tag.uid, tag.essential.priority))
+            await self._queue(tag)
             self.hint()
+
+    async def _queue(self, tag: JobTag) -> None:
+        try:
+            await self._bus.broker.insist(lambda: self._bus.work.admit(tag.uid, tag.essential.priority))
+        except CuscutaError as error:  # the queue is full: the reaper sends it to admission later
+            self._log.error("a job could not be queued", uid=tag.uid, cause=str(error))
 
     async def _admit_next(self) -> bool:
         """Admit one job; False if none waits or there is no room."""

@@ -60,8 +60,10 @@ class Account:
         self._calls: set[asyncio.Timeout] = set()
         self._pauses: set[asyncio.Timeout] = set()
         self.aborted = False  # a call was cut off: the upstream may still be at it
+        declared = upstream.capacity.rate_per_s
+        self._longest_s = max(settings.item_timeout_s, 2 / declared if declared else 0.0)
         learnt = Learnt(lease.pace, lease.pace_found) if lease.pace else None
-        self.pace = Pace(clock.monotonic(), upstream.capacity.rate_per_s, learnt)  # of every call, logging in too
+        self.pace = Pace(clock.monotonic(), declared, learnt)  # of every call, logging in too
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
@@ -173,6 +175,8 @@ class Account:
         """A call at the account's pace, within the item's time and within the lease's trust."""
         now = self._clock.monotonic()
         if (wait := self.pace.reserve(now)) > 0:
+            if wait > self._longest_s:  # longer than a chunk should be held for: others may have what is left of it
+                raise Throttled("the account's allowance is used up for now", wait)
             await self.pause(wait)
             now = self._clock.monotonic()
         trust_s = self.lease.trusted_until - now

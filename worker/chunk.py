@@ -29,20 +29,9 @@ from worker.kit import Kit
 from worker.pieces import Piece
 from worker.rides import Rider, board, land
 from worker.shelf import Answer, Shelf
+from worker.stops import HoldLost, Resting
 
 AnswerT = TypeVar("AnswerT")
-
-
-class HoldLost(CuscutaError):
-    """Ack-wait may have passed: the chunk may be somebody else's by now."""
-
-
-class Resting(CuscutaError):
-    """The upstream asked for a rest that is longer than this chunk."""
-
-    def __init__(self, seconds: float, cause: str) -> None:
-        super().__init__(cause)
-        self.seconds = seconds
 
 
 class ChunkRun:
@@ -96,8 +85,7 @@ class ChunkRun:
         kind, message = type(error).__name__, self._describe(error)
         verdict = verdict_of(error)
         if verdict is Verdict.JOB:
-            await land(self._riders)
-            self._drop()
+            await self._abandon()
             failure = self._kit.failures.make(kind, message, self._span, self._account.lease.account, None)
             await self._kit.bus.broker.insist(lambda: close(self._kit.bus, self._job.uid, JobStatus.FAILED, [failure]))
             self._kit.jobs.end(self._job.uid)
@@ -132,6 +120,8 @@ class ChunkRun:
                     async for answer, others in answers:
                         await self._add(answer, others)
             await self._shelf.flush()
+        for rider in self._riders:
+            await rider.leave()
 
     async def _board(self) -> None:
         """Take along what other jobs want of the items not begun; again when a job has joined since."""
@@ -163,7 +153,8 @@ class ChunkRun:
         except errors.UpstreamError as error:
             if error.verdict is not Verdict.ITEM:
                 raise
-            return ItemError(type(error).__name__, self._describe(error)), ()
+            others = [(rider, error) for rider in self._riders if rider.takes(index)]
+            return ItemError(type(error).__name__, self._describe(error)), others
         finally:
             del self._gifts.asked[index]
 
@@ -243,7 +234,6 @@ class ChunkRun:
     async def _finish(self) -> bool:
         """Acknowledge after the writes' own acknowledgement."""
         stored = await self._shelf.stored()
-        await land(self._riders, settle=not self._job.left)
         if stored:
             for piece in self._held:
                 await piece.hold.delivery.ack()
@@ -251,14 +241,14 @@ class ChunkRun:
             if not last.pending or not self._job.left:  # it looks like the job's end: the sooner it is seen, the better
                 self._kit.finisher.soon("", settle_if_done(self._kit, self._job))
         self._drop()
+        await land(self._riders, settle=not self._job.left)
         return stored
 
     async def _interrupted(self, error: CuscutaError) -> None:
         if isinstance(error, Cut) and not self._job.ended:
             await self._hand_back("WorkerHalting", "the worker stops; the rest was handed back", another=False)
             return
-        await land(self._riders)
-        self._drop()  # of an ended job too: whoever ended it removes its messages, and if it has not, they come again
+        await self._abandon()  # of an ended job too: who ended it removes its messages, else they come again
 
     async def _hand_back(self, kind: str, message: str, *, another: bool) -> None:
         """Store what is done, publish the rest as the next incarnations, acknowledge: in this order."""
@@ -294,6 +284,11 @@ class ChunkRun:
         account = self._account.lease.account
         failure = self._kit.failures.make(kind, message, self._span, account, attempts)
         self._kit.failures.note(self._job.uid, failure)
+
+    async def _abandon(self) -> None:
+        await self._gifts.close()
+        await land(self._riders)
+        self._drop()
 
     def _drop(self) -> None:
         for piece in self._held:

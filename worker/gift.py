@@ -93,12 +93,17 @@ class Gifts:
             self._stop = given.start
             await self._shelf.flush()
             published = 0
-            for part in reversed(spans.split(given, gift.parts)):
-                if not await self._publish(part):
-                    self._stop = part.stop
+            for part in reversed(self._by_piece(spans.split(given, gift.parts))):
+                if not await self._publish(*part):
+                    self._stop = part[0].stop  # this part and what lies before it is ours after all
                     break
                 published += 1
             return published
+
+    def _by_piece(self, parts: list[Span]) -> list[tuple[Span, Piece]]:
+        """The parts cut at the bounds of the chunks in hand, so that later chunks lie inside of earlier ones."""
+        cut = ((spans.clip(part, piece.name.span), piece) for part in parts for piece in self._held)
+        return [(inner, piece) for inner, piece in cut if inner.size]
 
     async def hedge(self, index: int) -> bool:
         """Let another seat ask for an item in flight too; the first result wins."""
@@ -108,22 +113,22 @@ class Gifts:
             self._twice.add(index)
             self._shelf.alone(index)
             await self._shelf.flush()  # what waits behind a stuck item would keep the job from its end
-            return await self._publish(Span(index, index + 1))
+            return all([await self._publish(*part) for part in self._by_piece([Span(index, index + 1)])])
 
-    async def _publish(self, part: Span) -> bool:
-        """Publish a part of the chunks in hand; none of it crosses their bounds, so that later chunks lie inside."""
-        for piece in reversed(self._held):
-            inner = spans.clip(part, piece.name.span)
-            if not inner.size:
-                continue
-            name = ChunkName(self.uid, inner, piece.name.n + 1 if inner == piece.name.span else 1)
-            body = ChunkBody(self.uid, piece.body.catalogue, piece.body.target, piece.attempts)
-            traceparent = piece.hold.delivery.headers.get("traceparent")
+    async def _publish(self, part: Span, piece: Piece) -> bool:
+        """Publish a part of a chunk in hand; whether it stands in the queue. Tried again for as long as we hold it."""
+        name = ChunkName(self.uid, part, piece.name.n + 1 if part == piece.name.span else 1)
+        body = ChunkBody(self.uid, piece.body.catalogue, piece.body.target, piece.attempts)
+        traceparent = piece.hold.delivery.headers.get("traceparent")
+        while self._trust.holds():
             try:
                 await self._kit.bus.work.put(
                     subjects.chunk(name), encode(body), {"traceparent": traceparent} if traceparent else None
                 )
-            except (BrokerUnavailable, BrokerRefused) as error:
+                return True
+            except BrokerUnavailable:
+                await self._kit.bus.clock.sleep(0.2)
+            except BrokerRefused as error:
                 self._kit.log.debug("nothing was given away", uid=self.uid, span=str(part), cause=str(error))
-                return False
-        return True
+                break
+        return False

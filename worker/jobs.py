@@ -27,6 +27,8 @@ class Job:
         self.chunk_s: float | None = None  # how long a chunk takes here
         self.unsettled: Delivery | None = None  # the last chunk acknowledged here since the job was last checked
         self.rides_until = 0.0  # until then nothing of it need be pulled: it rides along
+        self.rides_next, self.rides_since = 0, 0.0  # the chunk that was next on board, and since when it is
+        self.no_rides_until = 0.0
         self.ridden = False  # whether something of it was stored by a ride since the job was last checked
         self.plan: list[Span] | None = None  # its division, for rides
         self.frontier = active.span.start  # all chunks before it were dealt out at least once

@@ -52,12 +52,13 @@ class Pace:
         self._passed_since_rest, self._refused_at, self._rested_at = 0, now, now
         self._patience_s = _FEEL_S if cap is None else _REGAIN_S
         self._settled_at, self._proven, self._step, self._feel_s = now, 0.0, _STEP, self._patience_s
+        self._told = False  # a rate that was told is told to the next holder as well, and may be of a moment only
         self._told_until, self._long, self._tried_s = 0.0, False, _TRIED_S
 
     @property
     def learnt(self) -> Learnt | None:
         """What to keep for the next holder; None if there is nothing that the adapter does not say itself."""
-        if math.isinf(self.rate_per_s):
+        if math.isinf(self.rate_per_s) or self._told:
             return None
         return Learnt(self.rate_per_s, self._found)
 
@@ -123,7 +124,7 @@ class Pace:
             self._next = max(self._next, now + reset_s)
         elif reset_s > _TOLD_LEAST_S:
             self._told_until = now + reset_s
-            self._found = True
+            self._told = self._found = True
             self._set(quota.remaining / (reset_s - 0.5))  # mostly told in whole seconds, rounded up
 
     def _set(self, rate_per_s: float) -> None:

@@ -6,13 +6,14 @@ other job's chunk is simply pulled later. Where two hold the same item after all
 """
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 
 import msgspec
 
 from cuscuta import spans, subjects
 from cuscuta.broker.settle import close
-from cuscuta.errors import BrokerUnavailable, Throttled, UpstreamError, Verdict, verdict_of
+from cuscuta.errors import BrokerUnavailable, CuscutaError, Throttled, UpstreamError, Verdict, verdict_of
 from cuscuta.model import ItemError, JobStatus, encode
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
@@ -26,6 +27,9 @@ from worker.kit import Kit
 from worker.shelf import Shelf
 from worker.upstream.protocol import Target
 
+LEFT_ALONE_S, _LEFT_ALONE_MOST_S = 0.1, 3.0  # a job whose next chunk rides along is looked at again after this
+_FORGIVEN_S = 10.0  # for so long a job whose target could not be followed is not taken along
+
 
 class Rider:
     """One other job on board: its target, the spans it takes part in, and the chunks that they belong to."""
@@ -35,26 +39,29 @@ class Rider:
     ) -> None:
         self._kit, self.job, self.target, self._shelf = kit, job, target, shelf
         self._ahead, self._chunks = taken, chunks
+        self._begun = False
         self._stored: list[Span] = []
 
     def takes(self, index: int) -> bool:
         """Whether an item's answer is wanted."""
-        return bool(self._ahead) and self._ahead[0].start <= index < self._ahead[0].stop and not self.job.ended
+        return not self.job.ended and any(span.start <= index < span.stop for span in self._ahead)
 
     async def take(self, index: int, value: object) -> None:
         """Take an item's answer, an UpstreamError included; whatever cannot be stored ends the ride."""
         if not self.takes(index):
             return
         answer = await self._answer(value)
-        if answer is None:
-            await self._leave()
+        if answer is None or index != (self._shelf.cursor if self._begun else self._ahead[0].start):
+            await self.leave()  # an item before it has no answer: whatever follows must not take its place
             return
-        if index == self._ahead[0].start:
+        if not self._begun:
             self._shelf.begin(index)
+            self._begun = True
         await self._shelf.add(answer)
         if index + 1 == self._ahead[0].stop:
             await self._shelf.flush()
             self._stored.append(self._ahead.pop(0))
+            self._begun = False
 
     async def _answer(self, value: object) -> msgspec.Raw | ItemError | None:
         if isinstance(value, UpstreamError):
@@ -68,16 +75,17 @@ class Rider:
         except (TypeError, ValueError):  # its own run will find the bug of the adapter and judge it
             return None
 
-    async def _leave(self) -> None:
-        if self._ahead:
+    async def leave(self) -> None:
+        """Take nothing more; what was taken is on its way to the store."""
+        ahead, self._ahead = self._ahead, []
+        if self._begun:
+            self._begun = False
+            self._stored.append(Span(ahead[0].start, self._shelf.cursor))
             await self._shelf.flush()
-            begun = Span(self._ahead[0].start, self._shelf.cursor)
-            self._stored += [begun] if begun.size else []
-        self._ahead = []
 
     async def finish(self, settle: bool) -> None:
-        """Store what is taken, then remove the chunks that are done by it."""
-        await self._leave()
+        """Wait until what was taken is stored, then remove the chunks that are done by it."""
+        await self.leave()
         if not self._stored or not await self._shelf.stored() or self.job.ended:
             return
         work, results, uid = self._kit.bus.work, self._kit.bus.results, self.job.uid
@@ -88,11 +96,11 @@ class Rider:
             for chunk, sequence in self._chunks.items():
                 if not spans.gaps(chunk, done):
                     await work.delete(sequence)
-        except BrokerUnavailable as error:
+        except CuscutaError as error:
             self._kit.log.debug("a ridden chunk stays; it is found done when it is pulled", uid=uid, cause=str(error))
         self.job.ridden = True
         if settle:
-            await settle_if_done(self._kit, self.job)
+            self._kit.finisher.soon("", settle_if_done(self._kit, self.job))
 
 
 async def land(riders: Sequence[Rider], *, settle: bool = False) -> None:
@@ -124,7 +132,11 @@ async def board(
     riders = list(aboard)
     for other, (chunks, taken) in zip(others, free, strict=True):
         left = other.active.span.stop - todo[0].start
-        if not taken or not (account.follows(other.uid) or balance.worth_following(left, *account.costs)):
+        if kit.halt.is_set() or job.ended:
+            break
+        if not taken or kit.bus.clock.monotonic() < other.no_rides_until:
+            continue
+        if not account.follows(other.uid) and not balance.worth_following(left, *account.costs):
             continue
         try:
             target = await account.target(other.uid, other.active.target, keep)
@@ -138,7 +150,8 @@ async def board(
                 await _fail(kit, other, error)
             if isinstance(error, Throttled):
                 break  # the job at hand will rest for it
-            continue  # its own run will judge it
+            other.no_rides_until = kit.bus.clock.monotonic() + _FORGIVEN_S  # its own run will judge it
+            continue
         keep.add(other.uid)
         shelf = Shelf(kit, other.uid, account.lease.account, _trusted(trust, other), shared=True)
         riders.append(Rider(kit, other, target, shelf, taken, chunks))
@@ -175,8 +188,21 @@ async def _free(kit: Kit, job: Job, todo: Sequence[Span], first: bool) -> tuple[
     return chunks, taken
 
 
-async def ridden_elsewhere(kit: Kit, job: Job) -> bool:
-    """Whether a job's next chunk is very likely on board of an older job's chunk that somebody is working on."""
+async def rides_along(kit: Kit, job: Job) -> bool:
+    """Whether what is next of a job is polled along with another one, so that nobody need pull it; asked rarely."""
+    now = kit.bus.clock.monotonic()
+    if job.rides_until <= now:
+        with contextlib.suppress(BrokerUnavailable):
+            sequence = await _ridden_elsewhere(kit, job)
+            if sequence != job.rides_next:
+                job.rides_next, job.rides_since = sequence, now
+            if sequence and now - job.rides_since < _LEFT_ALONE_MOST_S:  # else it is on board of nothing that moves
+                job.rides_until = now + LEFT_ALONE_S
+    return job.rides_until > now
+
+
+async def _ridden_elsewhere(kit: Kit, job: Job) -> int:
+    """The sequence of a job's next chunk if it is very likely on board of an older job's chunk at work, else 0."""
     older = []
     for other in kit.jobs.in_order():
         if other is job:
@@ -184,15 +210,15 @@ async def ridden_elsewhere(kit: Kit, job: Job) -> bool:
         if other.active.catalogue == job.active.catalogue:
             older.append(other)
     if not older:
-        return False
+        return 0
     work = kit.bus.work
     if (found := await work.next_chunk(job.uid)) is None:
-        return False
+        return 0
     try:
         span = subjects.parse_chunk(found.subject).span
     except ValueError:
-        return False
+        return 0
     for other in older:
         if any(spans.clip(name.span, span).size for name in await work.queued(other.uid)):
-            return True
-    return False
+            return found.sequence
+    return 0

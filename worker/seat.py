@@ -22,12 +22,11 @@ from worker.handback import put_back
 from worker.jobs import DRY_S, Job
 from worker.kit import Kit
 from worker.pieces import Piece
-from worker.rides import ridden_elsewhere
+from worker.rides import LEFT_ALONE_S, rides_along
 
 LONG_PULL_S = 2.0  # how long an idle seat waits at one job before it looks at all of them again
 Stored = dict[str, list[Span]]  # by uid, disjoint and in order
 
-RIDES_S = 0.1  # how long a job whose next chunk rides along with another one is left alone
 GONE_S = 0.5  # how long a job whose consumer did not answer is left alone
 
 
@@ -81,9 +80,11 @@ class Seat:
 
     async def _leave(self, account: Account, how: Return) -> None:
         self._kit.tail.item_s.pop(account.lease.account, None)
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(HALT_GRACE_S if self._kit.halt.is_set() else 5):
                 await account.forget(lambda uid: False)
+        except TimeoutError:
+            account.aborted = True  # an unfollow was cut off
         if account.aborted:  # until the upstream has surely done with the call that was cut off
             how = how._replace(rest_s=max(how.rest_s, self._kit.settings.item_timeout_s))
         await self._kit.leaser.give_back(account.lease, how)
@@ -103,20 +104,30 @@ class Seat:
         kit = self._kit
         while not kit.halt.is_set() and account.trust_s > 0:
             pulled = await self._find(account)
-            taken = [await self._take(delivery, pulled.asked) for delivery in pulled.deliveries]
-            held = [piece for piece in taken if piece]
-            stored = await self._stored(held)
-            waiting = pieces.stretches(held, partial(self._fresh, stored))
-            while waiting:
-                how = await self._work(account, waiting.pop(0), stored)
-                if how is None and not kit.halt.is_set():
-                    continue
-                for piece in (piece for stretch in waiting for piece in stretch):
-                    await put_back(kit, piece, piece.name.span, piece.attempts)
-                waiting = []
-                if how is not None:
-                    return how
+            held: list[Piece] = []
+            try:
+                for delivery in pulled.deliveries:
+                    held += [piece] if (piece := await self._take(delivery, pulled.asked)) else []
+                how = await self._work_all(account, held)
+            except BaseException:
+                for piece in held:  # not touched any more, they are handed on after ack-wait
+                    kit.holds.drop(piece.hold)
+                raise
+            if how is not None:
+                return how
         return Return(account.rate)
+
+    async def _work_all(self, account: Account, held: list[Piece]) -> Return | None:
+        stored = await self._stored(held)
+        waiting = pieces.stretches(held, partial(self._fresh, stored))
+        while waiting:
+            how = await self._work(account, waiting.pop(0), stored)
+            if how is None and not self._kit.halt.is_set():
+                continue
+            for piece in (piece for stretch in waiting for piece in stretch):
+                await put_back(self._kit, piece, piece.name.span, piece.attempts)
+            return how
+        return None
 
     # --- finding -------------------------------------------------------------------------------------------------
 
@@ -131,7 +142,7 @@ class Seat:
         for job in choice.worth_asking(kit.jobs.in_order(), clock.monotonic()):
             if self._stands_back(account, job):
                 continue
-            if await self._rides(job):
+            if self._shared and await rides_along(kit, job):
                 continue
             async with job.pulling:
                 pulled = await self._puller.take(kit.bus.work.stream, _consumer(job), choice.credit(job.chunk_s))
@@ -154,9 +165,15 @@ class Seat:
         if not waiting or kit.halt.is_set() or changed.is_set():
             await wait_for_event(changed, LONG_PULL_S)
             return nothing
-        waiting = [job for job in waiting if not self._stands_back(account, job) and not await self._rides(job)]
+        waiting = [
+            job
+            for job in waiting
+            if not self._stands_back(account, job) and not (self._shared and await rides_along(kit, job))
+        ]
         if not waiting:
-            await wait_for_event(changed, min(account.item_s or LONG_PULL_S, RIDES_S if self._shared else LONG_PULL_S))
+            await wait_for_event(
+                changed, min(account.item_s or LONG_PULL_S, LEFT_ALONE_S if self._shared else LONG_PULL_S)
+            )
             return nothing
         job = waiting[self._index % len(waiting)]
         say = partial(self._idle, job)
@@ -166,15 +183,6 @@ class Seat:
             kit.jobs.doubt()
             await wait_for_event(kit.jobs.changed, 0.1)
         return pulled
-
-    async def _rides(self, job: Job) -> bool:
-        """Whether what is next of a job is polled along with another one, so that there is nothing for this seat."""
-        now = self._kit.bus.clock.monotonic()
-        if self._shared and job.rides_until <= now:
-            with contextlib.suppress(BrokerUnavailable):
-                if await ridden_elsewhere(self._kit, job):
-                    job.rides_until = now + RIDES_S
-        return job.rides_until > now
 
     async def _idle(self, job: Job) -> None:
         """Somebody waits for a share of a job's chunks."""
@@ -262,7 +270,7 @@ class Seat:
         """What of a stretch is left to do; whatever is not fresh has its job's queue and results listed."""
         if self._fresh(stored, stretch[0]):
             return [pieces.whole(stretch)]
-        return await unclaimed(self._kit, stretch[0].name)
+        return [gap for piece in stretch for gap in await unclaimed(self._kit, piece.name)]
 
     async def _bury_malformed(self, delivery: Delivery, reason: str) -> None:
         kit, uid = self._kit, subjects.parse_uid(delivery.subject)

@@ -52,6 +52,9 @@ async def settle(bus: Bus, uid: str) -> Settled:
     if known is None:
         return Settled.GONE
     tag = known.tag
+    if tag.status.terminal:
+        await tidy(bus, tag)
+        return Settled.ENDED
     finding = settling.judge(tag.essential.span, stored, dead)
     if finding.status is None:
         essential = tag.essential

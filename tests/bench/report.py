@@ -113,7 +113,8 @@ def table(found: dict[str, Report]) -> str:
         ("unknown allowance: share of it used (says Retry-After / silent)", "≥ 95 %",
          " / ".join(f"{v:.1%}" for v in pace["share_of_allowance"].values())),
         ("· share of answers that are 429", "≤ 1 %", " / ".join(f"{v:.2%}" for v in pace["share_of_429"].values())),
-        ("worker RSS idle → after 10,000 jobs", "≤ 70 MB, ± 5 %", "{idle_mb} → {after_mb} MB; end / a tenth {after_over_a_tenth}".format(**mem)),
+        ("worker RSS idle → after 10,000 jobs", "≤ 70 MB, ± 5 %",
+         "{idle_mb} → {after_mb} MB; end / a tenth {after_over_a_tenth}".format(**mem)),
     ]  # fmt: skip
     lines = ["| work | aim | here |", "| --- | --- | --- |", *(f"| {a} | {b} | {c} |" for a, b, c in rows)]
     return "\n".join(lines)

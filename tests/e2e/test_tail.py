@@ -188,6 +188,52 @@ async def test_an_item_without_a_value_for_one_target_is_its_own_error(make_hous
     assert {r["error"]["type"] for r in await h.results(hidden)} == {"ItemNotFound"}
 
 
+async def test_items_that_fail_for_all_leave_every_value_in_its_place(make_house: MakeHouse) -> None:
+    """A song that is not there is an error for each job on board, and what follows it keeps its own value."""
+    h, _ = await sharing(make_house, 1)
+    names = [("missing-" if n % 7 == 3 else "song-") + str(n) for n in range(90)]
+    await h.catalogue(names)
+    uids = {f"player {n}": await h.submit(f"player {n}") for n in range(4)}
+    for target, uid in uids.items():
+        assert (await h.ended(uid))["status"] == "completed"
+        for index, row in enumerate(await h.results(uid)):
+            assert row["id"] == names[index]
+            if names[index].startswith("missing"):
+                assert row["error"]["type"] == "ItemNotFound"
+            else:
+                assert row["value"] == score(target, names[index])
+    assert (await h.world())["counts"]["polls"] < 2 * 90
+
+
+async def test_more_jobs_than_slots_share_as_far_as_the_slots_go(make_house: MakeHouse) -> None:
+    h, items = await sharing(make_house, 80, latency_ms=5)
+    adapter = h.folder / "narrow.toml"
+    adapter.write_text(REFERENCE.with_name("shared.toml").read_text().replace("= 40", "= 3"))
+    for worker in [proc for proc in h.procs if "worker" in proc.name]:
+        worker.stop()
+    await h.control(set={"friends": {}})
+    for _ in range(2):
+        await h.worker(seats="2", upstream=str(adapter))
+    await h.seats(4)
+    uids = {f"player {n}": await h.submit(f"player {n}") for n in range(7)}
+    for target, uid in uids.items():
+        await h.ended(uid)
+        await checks.complete(h, uid, target, items)
+    world = await h.world()
+    assert max(map(len, world["friends"].values())) <= 3
+    assert world["counts"]["polls"] < 5 * 80  # 7 without sharing, 7 / 3 at the best
+
+
+async def test_jobs_of_one_lane_do_not_ride_on_each_other(make_house: MakeHouse) -> None:
+    """The second begins when the first has ended, however much they could share."""
+    h, items = await sharing(make_house, 60, latency_ms=5)
+    first, second = await h.submit("player 1", key="lane"), await h.submit("player 2", key="lane")
+    await h.ended(second)
+    for target, uid in (("player 1", first), ("player 2", second)):
+        await checks.complete(h, uid, target, items)
+    assert (await h.job(second))["admitted_at"] >= (await h.job(first))["ended_at"]
+
+
 async def test_urgent_jobs_have_places_of_their_own(make_house: MakeHouse) -> None:
     """A tenth of the places is not for normal jobs, however many wait."""
     h = await make_house(max_active_jobs="20", upstream="noop")

@@ -7,7 +7,7 @@ completed job, none is stored twice, and none is polled whose result was stored 
 import asyncio
 import gc
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,6 +31,9 @@ from cuscuta.spans import Span
 from cuscuta.uids import new_uid
 from tests.support.fleet import Member, Scripted, value
 from worker import balance
+from worker.balance import Gift
+from worker.gift import Gifts
+from worker.rides import Rider
 from worker.upstream import Capacity
 
 PHASES = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # a run is too long to be shrunk
@@ -75,6 +78,46 @@ schedules = st.builds(
 @given(schedule=schedules)
 def test_random_schedules(tmp_path_factory, schedule: Schedule) -> None:  # type: ignore[no-untyped-def]
     asyncio.run(_run(tmp_path_factory.mktemp("nats"), schedule))
+
+
+CALM = Schedule(60, 1, (5, 5, 5), 1, (), shared=False, repeatable=True, kill_at=None, freeze_at=None)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "what"),
+    [
+        (replace(CALM, slow=10), "gifts"),
+        (replace(CALM, stuck=(59,)), "hedges"),
+        (replace(CALM, jobs=3, shared=True), "rides"),
+    ],
+    ids=["gifts", "hedges", "rides"],
+)
+def test_schedules_come_to_what_they_are_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schedule: Schedule, what: str
+) -> None:
+    """Random schedules prove nothing if nobody gives, asks twice or rides."""
+    seen: Counter[str] = Counter()
+    give, hedge, finish = Gifts.give, Gifts.hedge, Rider.finish
+
+    async def giving(self: Gifts, gift: Gift) -> int:
+        count = await give(self, gift)
+        seen["gifts"] += count
+        return count
+
+    async def hedging(self: Gifts, index: int) -> bool:
+        done = await hedge(self, index)
+        seen["hedges"] += done
+        return done
+
+    async def finishing(self: Rider, settle: bool) -> None:
+        await finish(self, settle)
+        seen["rides"] += bool(self._stored)
+
+    monkeypatch.setattr(Gifts, "give", giving)
+    monkeypatch.setattr(Gifts, "hedge", hedging)
+    monkeypatch.setattr(Rider, "finish", finishing)
+    asyncio.run(_run(tmp_path, schedule))
+    assert seen[what] > 0, seen
 
 
 async def _run(folder: Path, schedule: Schedule) -> None:

@@ -61,6 +61,11 @@ def test_only_a_slow_seat_stands_back_and_only_near_the_end() -> None:
     assert not balance.stands_back(0, None, 8, 0.2)
 
 
+def test_a_follow_must_be_worth_it() -> None:
+    assert balance.worth_following(10, 0.1, 0.5)
+    assert not balance.worth_following(5, 0.1, 0.5)  # what is left is polled as quickly
+
+
 def test_when_to_ask_twice() -> None:
     assert balance.ask_twice_in_s(0.0, 0.2, 0.02) == 0.0  # slow as always: at once
     assert balance.ask_twice_in_s(0.0, 0.02, 0.02) > 0  # as quick as all: not before it is stuck

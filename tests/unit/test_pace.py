@@ -157,7 +157,8 @@ def test_a_window_that_headers_tell_of_is_used_up_and_not_overrun(count: int, wi
 def test_a_told_quota_is_spread_over_its_time() -> None:
     pace = Pace(0.0, None)
     pace.told(0.0, Quota(30, 60))
-    assert pace.rate_per_s == pytest.approx(0.5)
+    assert pace.rate_per_s == pytest.approx(30 / 59.5)
+    assert pace.learnt is None
     pace.told(1.0, Quota(0, 20))
     assert pace.reserve(1.0) >= 20
     assert Pace(0.0, 5.0, Learnt(80.0, True)).rate_per_s == 5.0  # the adapter's word is the ceiling

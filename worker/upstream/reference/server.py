@@ -147,6 +147,12 @@ class App:
             if account.retry_after is not None:
                 extra["retry-after"] = account.retry_after
             return 429, {"error": "slow down"}
+        if not call.target and not board:
+            return 409, {"error": "not a friend"}
+        if call.item.startswith("missing"):
+            return 404, {"error": "no such song"}
+        if call.item.startswith("broken"):
+            return 500, {"error": "oops"}
         if board:
             friends = [
                 {"friend": friend, "value": score(target, call.item)}
@@ -154,12 +160,6 @@ class App:
                 if not target.startswith("hidden")
             ]
             return 200, {"scores": friends}
-        if not call.target:
-            return 409, {"error": "not a friend"}
-        if call.item.startswith("missing"):
-            return 404, {"error": "no such song"}
-        if call.item.startswith("broken"):
-            return 500, {"error": "oops"}
         value: Any = "x" * (2 << 20) if call.item.startswith("huge") else score(call.target, call.item)
         return 200, {"score": {"value": value, "item": call.item}}
 
