@@ -74,8 +74,10 @@ class Gifts:
     def load(self, now: float, typical_s: float) -> Load:
         """What is left of it."""
         item_s = self._account.item_s or typical_s
-        since = max(self.asked.values(), default=now - item_s)
-        return Load(max(0.0, item_s - (now - since)), 0 if self._closed else self.rest, item_s)
+        waited_s = now - max(self.asked.values(), default=now - item_s)
+        # A call that is overdue is expected to last as long again, so that nothing stays behind one that is stuck.
+        busy_s = item_s - waited_s if waited_s <= item_s else waited_s
+        return Load(busy_s if self.asked else 0.0, 0 if self._closed else self.rest, item_s)
 
     def asked_since(self) -> dict[int, float]:
         """Items in flight that were not asked for twice yet, and since when."""

@@ -211,7 +211,6 @@ async def test_more_jobs_than_slots_share_as_far_as_the_slots_go(make_house: Mak
     adapter.write_text(REFERENCE.with_name("shared.toml").read_text().replace("= 40", "= 3"))
     for worker in [proc for proc in h.procs if "worker" in proc.name]:
         worker.stop()
-    await h.control(set={"friends": {}})
     for _ in range(2):
         await h.worker(seats="2", upstream=str(adapter))
     await h.seats(4)
