@@ -132,7 +132,7 @@ def test_whatever_happens_the_pace_stays_within_its_bounds(
         assert pace.learnt is None or Pace(now, cap, pace.learnt).rate_per_s == pace.rate_per_s
 
 
-@pytest.mark.parametrize(("count", "window_s"), [(25, 1.0), (200, 10.0), (600, 60.0)])
+@pytest.mark.parametrize(("count", "window_s"), [(25, 1.0), (100, 10.0), (300, 60.0)])
 def test_a_window_that_headers_tell_of_is_used_up_and_not_overrun(count: int, window_s: float) -> None:
     """Fixed windows, told as most do: what remains, and whole seconds until it begins anew."""
     pace, now, left, ends, passed, refused = Pace(0.0, None), 0.0, count, window_s, 0, 0
@@ -150,7 +150,7 @@ def test_a_window_that_headers_tell_of_is_used_up_and_not_overrun(count: int, wi
             refused += 1
             pace.refused(now, began, math.ceil(ends - now))
         pace.told(now, Quota(left, math.ceil(ends - now)))
-    assert passed >= 0.93 * count * 180.0 / window_s
+    assert passed >= 0.95 * count * 180.0 / window_s
     assert refused <= 0.01 * (passed + refused)
 
 
