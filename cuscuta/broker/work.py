@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -175,24 +175,24 @@ class Work:
             if not page or offset >= int(answer.get("total", 0)):
                 return uids
 
-    async def consumer_delivered(self, uid: str) -> tuple[int, int] | None:
-        """(pending, unacknowledged) of a job's consumer, None if it has none."""
+    async def _consumer_info(self, uid: str) -> dict[str, Any] | None:
         try:
-            info = await self._broker.api(f"CONSUMER.INFO.{self.stream}.{subjects.job_consumer(uid)}")
+            return await self._broker.api(f"CONSUMER.INFO.{self.stream}.{subjects.job_consumer(uid)}")
         except BrokerRefused as error:
             if error.code in NOT_FOUND:
                 return None
             raise
+
+    async def consumer_delivered(self, uid: str) -> tuple[int, int] | None:
+        """(pending, unacknowledged) of a job's consumer, None if it has none."""
+        if (info := await self._consumer_info(uid)) is None:
+            return None
         return int(info["num_pending"]), int(info["num_ack_pending"])
 
     async def waiters(self, uid: str) -> tuple[int, int]:
         """(chunks that nobody has, open pulls) of a job's consumer; (0, 0) if it has none."""
-        try:
-            info = await self._broker.api(f"CONSUMER.INFO.{self.stream}.{subjects.job_consumer(uid)}")
-        except BrokerRefused as error:
-            if error.code in NOT_FOUND:
-                return 0, 0
-            raise
+        if (info := await self._consumer_info(uid)) is None:
+            return 0, 0
         return int(info["num_pending"]), int(info["num_waiting"])
 
     async def sequences(self, names: Sequence[ChunkName]) -> dict[Span, int]:
@@ -207,12 +207,8 @@ class Work:
 
     async def dealt_until(self, uid: str) -> int | None:
         """The stream sequence of the last chunk that a job's consumer delivered; None if it has none."""
-        try:
-            info = await self._broker.api(f"CONSUMER.INFO.{self.stream}.{subjects.job_consumer(uid)}")
-        except BrokerRefused as error:
-            if error.code in NOT_FOUND:
-                return None
-            raise
+        if (info := await self._consumer_info(uid)) is None:
+            return None
         return int(info["delivered"]["stream_seq"])
 
     # --- any subject ---------------------------------------------------------------------------------------------
