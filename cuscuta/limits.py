@@ -59,13 +59,13 @@ GRID_CELLS = _bound(
 )
 CHUNK_ITEMS = _bound("CHUNK_ITEMS", 1_000, "items", "a chunk's results stay well below a few MiB [chosen]")
 CHUNK_SHARE = _bound(
-    "CHUNK_SHARE", 1.5, "-", "a chunk is at most 1/1.5 of a seat's share of what is left; slow seats keep less of it"
+    "CHUNK_SHARE", 1.0, "-", "a chunk is at most a seat's share of what is left, 1/1.0 of it; slow seats keep less"
 )
 CHUNK_LEAST = _bound(
     "CHUNK_LEAST",
-    10,
+    4,
     "-",
-    "a chunk is at least about 1/10 of a seat's share (rounded down to a power of two) [measured]",
+    "a chunk is at least about 1/4 of a seat's share (rounded down to a power of two) [measured]",
 )
 MAX_ACTIVE_JOBS = _bound("MAX_ACTIVE_JOBS", 100, "jobs", "100 consumers cost 8 % of a stream's throughput [nats §0]")
 URGENT_PLACES = _bound(

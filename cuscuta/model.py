@@ -181,14 +181,14 @@ class ActiveJob(Struct, frozen=True, omit_defaults=True):
 class ChunkBody(Struct, frozen=True, omit_defaults=True):
     """A chunk's message. Span and incarnation stand in its subject; `attempts` are those of earlier incarnations.
 
-    `first`: published when its job was admitted for the first time, so nothing of it was stored at that moment.
+    `fresh`: nobody had asked for anything of it when it was published, by its job's first admission or as a gift.
     """
 
     uid: str
     catalogue: str
     target: str
     attempts: int = 0
-    first: bool = False
+    fresh: bool = False
 
 
 class ItemError(Struct, frozen=True):

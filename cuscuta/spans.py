@@ -157,7 +157,7 @@ def divide(
 ) -> list[Span]:
     """Cut a job into its chunks, in order, disjoint, covering exactly `span`.
 
-    `chunk` starts with big chunks that become smaller (guided self-scheduling) down to about a tenth of a seat's share
+    `chunk` starts with big chunks that become smaller (guided self-scheduling) down to about a quarter of a seat's share
     (rounded down to a power of two): at the tail seats share what they hold, which costs less than many small messages.
     Sizes are powers of two of cells on the fixed grid, so the chunks of two jobs nest.
     """

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from cuscuta import limits
 
-_WORTH = 0.5  # of an item's usual time: what giving away must save to be worth its messages
+_WORTH = 1.0  # of an item's usual time: what giving away must save to be worth its messages
 _SOONER = 0.2  # of an item's usual time: how much sooner a second answer must be to be worth asking for
 _LEAST_S = 0.01  # and no less than this: publishing, pulling and reading what is stored cost about half of it
 _KEEP = 0.7  # of its share a seat keeps when it shrinks a chunk: the next one corrects the estimate
-_SLOW = 2.0  # times slower than usual: such a seat stands back when the end is nearer than its next answer
+_SLOW = 2.0  # times slower than usual: such a seat shrinks its chunks, and stands back when the end is near
 _STUCK = 2.0  # times its own usual time: nobody knows when such a call ends
 
 
@@ -65,12 +65,13 @@ def _gift(load: Load, helpers: int, typical_s: float) -> tuple[Gift, float]:
     return (Gift(keep, parts), end_s) if load.end_s - end_s > max(_LEAST_S, _WORTH * typical_s) else nothing
 
 
-def fair_size(size: int, left: int, fleet_per_s: float | None, item_s: float | None) -> int:
-    """How many of a chunk's items a seat should keep when `left` items, the chunk included, are not done.
+def fair_size(size: int, left: int, fleet_per_s: float | None, seats: int, item_s: float | None) -> int:
+    """How many of a chunk's items a slow seat should keep when `left` items, the chunk included, are not done.
 
-    A seat whose chunk would last beyond the job's end keeps a part of what it can do until then, and at least one.
+    If its chunk would last beyond the job's end it keeps a part of what it can do until then, and at least one item.
+    Others keep all: whoever has too much shares it once somebody waits.
     """
-    if not fleet_per_s or not item_s or size <= 1:
+    if not fleet_per_s or not item_s or size <= 1 or item_s <= _SLOW * seats / fleet_per_s:
         return size
     left_s = left / fleet_per_s
     if size * item_s <= left_s + _LEAST_S:

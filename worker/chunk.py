@@ -135,7 +135,7 @@ class ChunkRun:
         kit, job = self._kit, self._job
         rest = self._gifts.rest
         left = job.active.span.stop - self._span.start
-        keep = balance.fair_size(rest, left, kit.tail.fleet_per_s(job), self._account.item_s)
+        keep = balance.fair_size(rest, left, kit.tail.fleet_per_s(job), job.active.seats, self._account.item_s)
         if kit.tail.donates(job) and keep < rest:
             await self._gifts.give(balance.Gift(keep, 1))
 

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from cuscuta.broker.settle import Settled, complete, settle
+from cuscuta.broker.settle import Settled, complete, conclude
 from cuscuta.errors import BrokerUnavailable, CuscutaError
 from worker.jobs import Job
 from worker.kit import Kit
@@ -24,7 +24,7 @@ async def settle_if_done(kit: Kit, job: Job) -> None:
             if last:
                 with contextlib.suppress(BrokerUnavailable):
                     await last.ack_sync()  # a second time: once it is answered, all acks before it have counted
-            found = await settle(kit.bus, job.uid)
+            found = await conclude(kit.bus, job.uid)
     except BrokerUnavailable:
         job.unsettled, job.ridden = job.unsettled or last, ridden
         return

@@ -96,7 +96,7 @@ class Gifts:
             await self._shelf.flush()
             published = 0
             for part in reversed(self._by_piece(spans.split(given, gift.parts))):
-                if not await self._publish(*part):
+                if not await self._publish(*part, fresh=True):
                     self._stop = part[0].stop  # this part and what lies before it is ours after all
                     break
                 published += 1
@@ -115,12 +115,12 @@ class Gifts:
             self._twice.add(index)
             self._shelf.alone(index)
             await self._shelf.flush()  # what waits behind a stuck item would keep the job from its end
-            return all([await self._publish(*part) for part in self._by_piece([Span(index, index + 1)])])
+            return all([await self._publish(*part, fresh=False) for part in self._by_piece([Span(index, index + 1)])])
 
-    async def _publish(self, part: Span, piece: Piece) -> bool:
+    async def _publish(self, part: Span, piece: Piece, *, fresh: bool) -> bool:
         """Publish a part of a chunk in hand; whether it stands in the queue. Tried again for as long as we hold it."""
         name = ChunkName(self.uid, part, piece.name.n + 1 if part == piece.name.span else 1)
-        body = ChunkBody(self.uid, piece.body.catalogue, piece.body.target, piece.attempts)
+        body = ChunkBody(self.uid, piece.body.catalogue, piece.body.target, piece.attempts, fresh)
         traceparent = piece.hold.delivery.headers.get("traceparent")
         while self._trust.holds():
             try:

@@ -24,8 +24,8 @@ class Piece(NamedTuple):
 
     @property
     def fresh(self) -> bool:
-        """Whether this is the first delivery of a chunk as it was published at its job's first admission."""
-        return self.body.first and self.hold.delivery.delivered == 1
+        """Whether this is the first delivery of a chunk of which nobody had asked for anything."""
+        return self.body.fresh and self.hold.delivery.delivered == 1
 
 
 def stretches(held: Iterable[Piece], fresh: Callable[[Piece], bool]) -> list[list[Piece]]:

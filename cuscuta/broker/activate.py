@@ -70,7 +70,7 @@ async def _runnable(bus: Bus, uid: str) -> Known | None:
 async def _let_out(bus: Bus, known: Known, plan: list[Span], todo: list[Span], first: bool) -> bool:
     uid, essential = known.tag.uid, known.tag.essential
     names = [ChunkName(uid, span, 1) for span in todo]
-    body = ChunkBody(uid, essential.catalogue, essential.target, first=first)
+    body = ChunkBody(uid, essential.catalogue, essential.target, fresh=first)
     again = not first  # mended: results may be stored that no chunk tells of
     fresh_until, done, size = 0, 0, FIRST_CHUNKS
     while done < len(names):

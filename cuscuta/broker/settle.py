@@ -46,8 +46,13 @@ async def complete(bus: Bus, uid: str) -> Settled:
 async def settle(bus: Bus, uid: str) -> Settled:
     """Close the job if it has ended in any way; queue again what got lost. Raises BrokerUnavailable."""
     found = await complete(bus, uid)
-    if found is not Settled.RUNNING or await bus.work.next_chunk(uid):
-        return found
+    return await conclude(bus, uid) if found is Settled.RUNNING else found
+
+
+async def conclude(bus: Bus, uid: str) -> Settled:
+    """`settle` for a job of which something is not stored: it goes on while a chunk stands in the queue."""
+    if await bus.work.next_chunk(uid):
+        return Settled.RUNNING
     known, (stored, dead) = await asyncio.gather(bus.tags.read(uid), bus.results.coverage(uid))
     if known is None:
         return Settled.GONE

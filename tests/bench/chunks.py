@@ -14,7 +14,7 @@ import nats
 from nats.aio.msg import Msg
 
 from cuscuta.embedded.postgres import Postgres
-from tests.bench.common import house, seconds
+from tests.bench.common import completed, house, seconds
 from tests.support.house import House
 
 CHUNKS = 2_000
@@ -34,8 +34,7 @@ async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool)
         size = 0
         for n in range(rounds + 1):  # the first round warms up and is not counted
             uid = await h.submit(f"target {n}", chunk_items=1)
-            job = await h.ended(uid)
-            assert job["status"] == "completed", job
+            job = await completed(h, uid)
             assert job["chunks"] == CHUNKS, job["chunks"]
             if n == 0:
                 size = len(await _one_result(h, uid))

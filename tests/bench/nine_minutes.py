@@ -8,7 +8,7 @@ import statistics
 from pathlib import Path
 
 from cuscuta.embedded.postgres import Postgres
-from tests.bench.common import Fleet, fleet, seconds
+from tests.bench.common import Fleet, completed, fleet, seconds
 
 ACCOUNTS, ITEMS, LATENCY_MS = 16, 1_350, 40.0
 
@@ -22,9 +22,8 @@ async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool)
         fleet(folder, postgres, "all", many, items) as together,
     ):
         for n in range(rounds):
-            slow = await alone.ended(await alone.submit(f"round {n}"), timeout=300, every=0.5)
-            quickly = await together.ended(await together.submit(f"round {n}"), timeout=300, every=0.5)
-            assert slow["status"] == quickly["status"] == "completed"
+            slow = await completed(alone, await alone.submit(f"round {n}"))
+            quickly = await completed(together, await together.submit(f"round {n}"))
             took.append(seconds(quickly))
             times.append((items / seconds(quickly)) / ((items // 5) / seconds(slow)))
     return {

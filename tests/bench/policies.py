@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cuscuta.embedded.postgres import Postgres
-from tests.bench.common import Fleet, fleet, seconds
+from tests.bench.common import Fleet, completed, fleet, seconds
 from tests.support.house import House
 
 WORK = Fleet(accounts=8, latency_ms=20, rate_per_s=25, slow=2, slow_factor=3)
@@ -51,8 +51,7 @@ async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool)
             for way, (name, body) in WAYS.items():
                 h = houses[name]
                 before = await h.nats_messages()
-                job = await h.ended(await h.submit(f"{way} {n}", **body), timeout=300, every=0.5)
-                assert job["status"] == "completed", job
+                job = await completed(h, await h.submit(f"{way} {n}", **body))
                 ratios[way].append(seconds(job) / ideal)
                 sent = await h.nats_messages() - before
                 messages[way].append(round(sent - idle[name] * seconds(job)))

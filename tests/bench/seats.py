@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from cuscuta.embedded.postgres import Postgres
-from tests.bench.common import Fleet, fleet, seconds
+from tests.bench.common import Fleet, completed, fleet, seconds
 
 EACH, LATENCY_MS = 84, 40.0
 
@@ -25,8 +25,7 @@ async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool)
         }
         for n in range(rounds):
             for count, h in houses.items():
-                job = await h.ended(await h.submit(f"round {n}"), timeout=300, every=0.5)
-                assert job["status"] == "completed", job
+                job = await completed(h, await h.submit(f"round {n}"))
                 speeds[count].append(each * count / seconds(job))
     ups = {
         count: round(statistics.median(a / b for a, b in zip(found, speeds[1], strict=True)), 2)

@@ -9,7 +9,7 @@ import statistics
 from pathlib import Path
 
 from cuscuta.embedded.postgres import Postgres
-from tests.bench.common import REFERENCE, house
+from tests.bench.common import REFERENCE, completed, house
 from tests.support.house import House
 
 ACCOUNTS, LATENCY_MS = 8, 20.0
@@ -49,6 +49,5 @@ async def _together(h: House, name: str, count: int) -> tuple[int, float]:
     loop = asyncio.get_running_loop()
     began = loop.time()
     uids = await asyncio.gather(*(h.submit(f"{name}: {i}") for i in range(count)))
-    jobs = await asyncio.gather(*(h.ended(uid, timeout=300) for uid in uids))
-    assert all(job["status"] == "completed" for job in jobs), jobs
+    await asyncio.gather(*(completed(h, uid) for uid in uids))
     return int((await h.world())["counts"]["polls"]), loop.time() - began

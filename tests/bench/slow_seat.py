@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from cuscuta.embedded.postgres import Postgres
-from tests.bench.common import Fleet, fleet, seconds
+from tests.bench.common import Fleet, completed, fleet, seconds
 
 WORKS = {
     "two_3x": Fleet(accounts=8, latency_ms=200, slow=2, slow_factor=3),
@@ -30,8 +30,7 @@ async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool)
         for n in range(rounds):
             for (name, way), h in houses.items():
                 await h.control(reset=True)
-                job = await h.ended(await h.submit(f"round {n}"), timeout=600, every=0.5)
-                assert job["status"] == "completed", job
+                job = await completed(h, await h.submit(f"round {n}"))
                 found.setdefault((name, way), []).append(seconds(job) / (items / WORKS[name].items_per_s))
                 if way == "cuscuta":
                     extra.append((await h.world())["counts"]["polls"] / items - 1)

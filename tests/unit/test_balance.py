@@ -42,15 +42,16 @@ def test_a_slow_seat_gives_more_than_half_and_equals_share_evenly() -> None:
 
 
 def test_a_slow_seat_shrinks_its_chunk_and_an_equal_one_does_not() -> None:
-    assert balance.fair_size(16, 600, 400.0, 0.02) == 16
-    assert balance.fair_size(16, 600, 400.0, 0.2) == 5  # 1.5 s are left, in which it does 7.5
-    assert balance.fair_size(1, 600, 400.0, 99.0) == 1
-    assert balance.fair_size(16, 600, None, 0.2) == balance.fair_size(16, 600, 400.0, None) == 16
+    assert balance.fair_size(16, 600, 400.0, 8, 0.02) == 16
+    assert balance.fair_size(16, 600, 400.0, 8, 0.2) == 5  # 1.5 s are left, in which it does 7.5
+    assert balance.fair_size(16, 10, 400.0, 8, 0.03) == 16  # it shares once somebody waits
+    assert balance.fair_size(1, 600, 400.0, 8, 99.0) == 1
+    assert balance.fair_size(16, 600, None, 8, 0.2) == balance.fair_size(16, 600, 400.0, 8, None) == 16
 
 
 @given(st.integers(1, 1000), st.integers(0, 10_000), st.none() | seconds, st.none() | seconds)
 def test_a_chunk_never_shrinks_to_nothing(size: int, left: int, fleet: float | None, item_s: float | None) -> None:
-    assert 1 <= balance.fair_size(size, left, fleet, item_s) <= size
+    assert 1 <= balance.fair_size(size, left, fleet, 8, item_s) <= size
 
 
 def test_only_a_slow_seat_stands_back_and_only_near_the_end() -> None:

@@ -79,7 +79,7 @@ async def test_a_hold_is_touched_at_a_third_of_ack_wait_and_trusted_from_the_las
 def piece(start: int, size: int, sequence: int = 1, delivered: int = 1, n: int = 1, uid: str = UIDS[0]) -> Piece:
     message = Message(delivered, sequence)
     name = ChunkName(uid, Span(start, start + size), n)
-    return Piece(hold(message, HandClock()), name, ChunkBody(uid, "c", "t", 0, first=n == 1 and sequence < 5))
+    return Piece(hold(message, HandClock()), name, ChunkBody(uid, "c", "t", 0, fresh=n == 1 and sequence < 5))
 
 
 made = st.lists(

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from cuscuta.embedded.nats import Nats
 from cuscuta.embedded.postgres import Postgres, free_port
@@ -34,7 +35,10 @@ def celery(target: str, size: int) -> int:
     from tests.bench.peers.celery_app import poll
 
     sent = [poll.delay(target, ITEMS[i : i + size]) for i in range(0, len(ITEMS), size)]
-    return sum(len(result.get(timeout=120)) for result in sent)
+    done = sum(len(result.get(timeout=120)) for result in sent)
+    for result in sent:
+        result.forget()
+    return done
 
 
 def arq(target: str, size: int) -> int:
@@ -61,10 +65,18 @@ async def _taskiq(target: str, size: int) -> int:
     from tests.bench.peers.taskiq_app import broker, poll
 
     await broker.startup()
+    await _room_for_consumers(broker.js)
     sent = [await poll.kiq(target, ITEMS[i : i + size]) for i in range(0, len(ITEMS), size)]
-    done = [(await task.wait_result(check_interval=0.01, timeout=120)).return_value for task in sent]
+    done = [(await task.wait_result(check_interval=0.05, timeout=120)).return_value for task in sent]
     await broker.shutdown()
     return sum(map(len, done))
+
+
+async def _room_for_consumers(js: Any) -> None:
+    """Every look for a result is a consumer that lives for seconds, and 2.15 takes 1,000 a stream unless told."""
+    config = (await js.stream_info("OBJ_taskiq_results")).config
+    config.max_consumers = 100_000
+    await js.update_stream(config)
 
 
 PEERS: dict[str, tuple[Callable[[str, int], int], list[str]]] = {
