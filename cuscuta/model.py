@@ -155,8 +155,8 @@ class JobTag(Struct, omit_defaults=True):
 class ActiveJob(Struct, frozen=True, omit_defaults=True):
     """What a worker must know to join a job; `cuscuta_active`.
 
-    `fresh_until` is 0 if the job was admitted again, so that something of any chunk may be stored already; else the
-    stream sequence of the last chunk published so far. `seats`, `policy` and `chunk_items` are what it was divided by.
+    `fresh`: it was not admitted again, after which something of any chunk may be stored that no message tells of.
+    `seats`, `policy` and `chunk_items` are what it was divided by.
     """
 
     uid: str
@@ -167,7 +167,7 @@ class ActiveJob(Struct, frozen=True, omit_defaults=True):
     created_at: When
     deadline: When | None = None
     traceparent: str | None = None
-    fresh_until: int = 0
+    fresh: bool = False
     seats: int = 1
     policy: Policy = Policy.CHUNK
     chunk_items: int = limits.CHUNK_ITEMS

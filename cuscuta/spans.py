@@ -1,5 +1,6 @@
 """Half-open spans of a catalogue: union, gaps, splitting and dividing. Pure; knows nothing but numbers."""
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -7,6 +8,8 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from cuscuta import limits
+
+_SPAN = re.compile("([0-9]+)-([0-9]+)")
 
 
 class Span(NamedTuple):
@@ -26,11 +29,10 @@ class Span(NamedTuple):
 
 def parse(text: str) -> Span:
     """`12-34` as a span. Raises ValueError for anything else, an empty span included."""
-    start, dash, stop = text.partition("-")
-    if not (dash and start.isascii() and start.isdigit() and stop.isascii() and stop.isdigit()):
+    if not (found := _SPAN.fullmatch(text)):
         raise ValueError(f"not a span: {text!r}")
-    span = Span(int(start), int(stop))
-    if not span.size:
+    span = Span(int(found[1]), int(found[2]))
+    if span.start >= span.stop:
         raise ValueError(f"an empty span: {text!r}")
     return span
 
@@ -157,8 +159,8 @@ def divide(
 ) -> list[Span]:
     """Cut a job into its chunks, in order, disjoint, covering exactly `span`.
 
-    `chunk` starts with big chunks that become smaller (guided self-scheduling) down to about a quarter of a seat's share
-    (rounded down to a power of two): at the tail seats share what they hold, which costs less than many small messages.
+    `chunk` starts with big chunks that become smaller (guided self-scheduling), down to about a quarter of a seat's
+    share (in powers of two): at the tail seats share what they hold, which costs less than many small messages.
     Sizes are powers of two of cells on the fixed grid, so the chunks of two jobs nest.
     """
     if not span.size:
@@ -196,4 +198,4 @@ def _windows(bounds: list[int], sums: list[float], seats: int) -> list[Span]:
 
 
 def _at_most(span: Span, items: int) -> list[Span]:
-    return split(span, -(-span.size // max(1, items)))
+    return [span] if span.size <= items else split(span, -(-span.size // max(1, items)))

@@ -5,6 +5,7 @@ Past 100 active jobs at once the work stream is to be sharded by uid; `work_stre
 """
 
 import base64
+import re
 from typing import NamedTuple
 
 from cuscuta import spans
@@ -28,6 +29,9 @@ EVENTS = "cuscuta.event.>"
 DEAD = "cuscuta.dead.>"
 ADMISSION_CONSUMERS = {p: f"admission-{p}" for p in Priority}
 JOB_CONSUMER_PREFIX = "job-"
+
+
+_CHUNK = re.compile(r"cuscuta\.chunk\.([0-9a-z]+)\.([0-9]+-[0-9]+)\.([0-9]+)")
 
 
 class ChunkName(NamedTuple):
@@ -101,10 +105,9 @@ def chunks_of(uid: str) -> str:
 
 def parse_chunk(subject: str) -> ChunkName:
     """The parts of a chunk's subject. Raises ValueError for anything else."""
-    head, uid, span, n = subject.rsplit(".", 3)
-    if head != "cuscuta.chunk" or not is_uid(uid) or not (n.isascii() and n.isdigit()):
+    if not (found := _CHUNK.fullmatch(subject)) or not is_uid(found[1]):
         raise ValueError(f"not a chunk: {subject!r}")
-    return ChunkName(uid, spans.parse(span), int(n))
+    return ChunkName(found[1], spans.parse(found[2]), int(found[3]))
 
 
 def parse_uid(subject: str) -> str:

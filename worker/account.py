@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import random
 from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from cuscuta.db.leases import Return
 from cuscuta.errors import AccountForbidden, AuthenticationFailed, CuscutaError, Throttled, UpstreamTimeout
 from cuscuta.model import Item
 from cuscuta.settings import Settings
+from worker.cutoff import Cutoffs
 from worker.leaser import Leaser
 from worker.pace import Learnt, Pace
 from worker.upstream.protocol import Session, Target, Upstream
@@ -30,21 +32,6 @@ class Cut(CuscutaError):
     """A call was cut off because the process halts or the job has ended."""
 
 
-class AdapterCancelled(Exception):
-    """An adapter raised CancelledError although nobody cancelled it: a bug of the adapter like any other."""
-
-
-async def _own(call: Callable[[], Awaitable[ResultT]]) -> ResultT:
-    task = asyncio.current_task()
-    asked = task.cancelling() if task else 0
-    try:
-        return await call()
-    except asyncio.CancelledError:
-        if task and task.cancelling() > asked:
-            raise
-        raise AdapterCancelled("the adapter cancelled itself") from None
-
-
 class Account:
     """Everything a seat does with its account goes through here."""
 
@@ -57,8 +44,7 @@ class Account:
         self._login = asyncio.Lock()
         self._reset = False
         self._follows: dict[str, Target] = {}  # by uid
-        self._calls: set[asyncio.Timeout] = set()
-        self._pauses: set[asyncio.Timeout] = set()
+        self._calls, self._pauses = Cutoffs(), Cutoffs()
         self.aborted = False  # a call was cut off: the upstream may still be at it
         declared = upstream.capacity.rate_per_s
         self._longest_s = max(settings.item_timeout_s, 2 / declared if declared else 0.0)
@@ -88,12 +74,8 @@ class Account:
     async def pause(self, seconds: float) -> None:
         """Wait between two calls; raises Cut if the process halts meanwhile."""
         try:
-            async with asyncio.timeout(None) as timeout:
-                self._pauses.add(timeout)
-                try:
-                    await self._clock.sleep(seconds)
-                finally:
-                    self._pauses.discard(timeout)
+            with self._pauses.until(math.inf):
+                await self._clock.sleep(seconds)
         except TimeoutError as error:
             raise Cut("cut off") from error
 
@@ -130,18 +112,11 @@ class Account:
     def cut(self, grace_s: float) -> None:
         """End calls and pauses under way within this time; they raise Cut."""
         self.cut_pauses(grace_s)
-        self._end(self._calls, grace_s)
+        self._calls.all_by(asyncio.get_running_loop().time() + grace_s)
 
     def cut_pauses(self, grace_s: float = 0.0) -> None:
         """End pauses only: a call that is let finish cannot overlap with the account's next one at the upstream."""
-        self._end(self._pauses, grace_s)
-
-    def _end(self, waits: set[asyncio.Timeout], grace_s: float) -> None:
-        until = asyncio.get_running_loop().time() + grace_s
-        for call in waits:
-            when = call.when()
-            if not call.expired() and (when is None or when > until):
-                call.reschedule(until)
+        self._pauses.all_by(asyncio.get_running_loop().time() + grace_s)
 
     async def _logged_in(self, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """A call with a session; a stale one is renewed once."""
@@ -183,24 +158,21 @@ class Account:
         if trust_s <= 0:
             raise LeaseLost("the lease is over")
         end = asyncio.get_running_loop().time() + min(self._settings.item_timeout_s, trust_s)
+        cutoff = self._calls.until(end)
         try:
-            async with asyncio.timeout_at(end) as timeout:
-                self._calls.add(timeout)
-                try:
-                    answer = await _own(call)
-                finally:
-                    self._calls.discard(timeout)
+            with cutoff:
+                answer = await call()
             self._answered(None, now)
             return answer
         except Throttled as error:
             self._answered(error, now)
             raise
         except TimeoutError as error:
-            if not timeout.expired():
+            if not cutoff.expired:
                 raise  # the adapter's own
             if self.trust_s <= 0:
                 raise LeaseLost("the lease ended during a call") from error
-            if timeout.when() != end:
+            if cutoff.end != end:
                 self.aborted = True
                 raise Cut("cut off") from error
             raise UpstreamTimeout(f"no answer within {self._settings.item_timeout_s:g} s") from error

@@ -74,7 +74,7 @@ def fair_size(size: int, left: int, fleet_per_s: float | None, seats: int, item_
     if not fleet_per_s or not item_s or size <= 1 or item_s <= _SLOW * seats / fleet_per_s:
         return size
     left_s = left / fleet_per_s
-    if size * item_s <= left_s + _LEAST_S:
+    if size * item_s <= left_s + limits.PULL_WORK_S:  # what a seat may hold in any case
         return size
     return max(1, min(size, int(left_s / item_s * _KEEP)))
 

@@ -262,7 +262,7 @@ class Seat:
         return (
             job is not None
             and piece.fresh
-            and job.active.fresh_until > 0
+            and job.active.fresh
             and not spans.meets(stored[piece.name.uid], piece.name.span)
         )
 

@@ -71,21 +71,19 @@ async def _let_out(bus: Bus, known: Known, plan: list[Span], todo: list[Span], f
     uid, essential = known.tag.uid, known.tag.essential
     names = [ChunkName(uid, span, 1) for span in todo]
     body = ChunkBody(uid, essential.catalogue, essential.target, fresh=first)
-    again = not first  # mended: results may be stored that no chunk tells of
-    fresh_until, done, size = 0, 0, FIRST_CHUNKS
-    while done < len(names):
-        if done:  # a long job: workers start on the first batch while the others go out, unless it has ended
-            active = _active(known.tag, fresh_until)
-            await bus.active_bucket.put(uid, encode(active))
-            await bus.announce("active", uid, active)
-        if done > FIRST_CHUNKS:
-            current = await bus.tags.read(uid)
-            if current is None or current.tag.status.terminal:
-                return await _undo(bus, uid, current)
-        last = await bus.work.publish_chunks(names[done : done + size], body, essential.traceparent)
-        again = again or not last
-        fresh_until = 0 if again else last
-        done, size = done + size, LATER_CHUNKS
+    active = _active(known.tag, first)
+    await bus.work.publish_chunks(names[:FIRST_CHUNKS], body, essential.traceparent)
+    if len(names) > FIRST_CHUNKS:  # a long job: workers start on the first batch while the others go out
+        await bus.active_bucket.put(uid, encode(active))
+        await bus.announce("active", uid, active)
+    for i in range(FIRST_CHUNKS, len(names), LATER_CHUNKS):
+        current, _ = await asyncio.gather(
+            bus.tags.read(uid),
+            bus.work.publish_chunks(names[i : i + LATER_CHUNKS], body, essential.traceparent),
+        )
+        if current is None or current.tag.status.terminal:
+            return await _undo(bus, uid, current)
+        await bus.announce("chunk", uid)
 
     def edit(current: JobTag) -> bool:
         if current.status is JobStatus.QUEUEING:
@@ -95,18 +93,18 @@ async def _let_out(bus: Bus, known: Known, plan: list[Span], todo: list[Span], f
             return True
         return False
 
-    active = _active(known.tag, fresh_until)
-    after, _ = await asyncio.gather(bus.tags.swap(known, edit), bus.active_bucket.put(uid, encode(active)))
+    after, _, _ = await asyncio.gather(
+        bus.tags.swap(known, edit), bus.active_bucket.put(uid, encode(active)), bus.announce("active", uid, active)
+    )
     if after is None or after.tag.status.terminal:
         return await _undo(bus, uid, after)
-    await bus.announce("active", uid, active)
-    if len(names) != len(plan) or done > FIRST_CHUNKS:  # all may have been done before the tag said so
+    if len(names) != len(plan) or len(names) > FIRST_CHUNKS:  # all may have been done before the tag said so
         await settle(bus, uid)
     await bus.event(uid, "admitted", JobStatus.PENDING)
     return True
 
 
-def _active(tag: JobTag, fresh_until: int) -> ActiveJob:
+def _active(tag: JobTag, fresh: bool) -> ActiveJob:
     essential = tag.essential
     return ActiveJob(
         uid=tag.uid,
@@ -117,7 +115,7 @@ def _active(tag: JobTag, fresh_until: int) -> ActiveJob:
         created_at=tag.queue.created_at,
         deadline=essential.deadline,
         traceparent=essential.traceparent,
-        fresh_until=fresh_until,
+        fresh=fresh,
         seats=tag.queue.seats,
         policy=essential.policy,
         chunk_items=essential.chunk_items,

@@ -111,24 +111,26 @@ class Work:
 
     # --- chunks --------------------------------------------------------------------------------------------------
 
-    async def publish_chunks(self, chunks: Iterable[ChunkName], body: ChunkBody, traceparent: str | None = None) -> int:
+    async def publish_chunks(
+        self, chunks: Iterable[ChunkName], body: ChunkBody, traceparent: str | None = None
+    ) -> bool:
         """Publish chunks with one body in atomic batches; those that stand already are left as they are.
 
-        Returns the sequence of the last one, 0 if some stood.
+        Whether all were new.
         """
-        sequence, stood = 0, False
+        new = True
         headers = {"traceparent": traceparent} if traceparent else {}
         payload = encode(body)
         names = iter(chunks)
         while group := list(islice(names, BATCH_MESSAGES)):
             messages: list[Message] = [(subjects.chunk(name), payload, headers) for name in group]
             try:
-                sequence = await publish_batch(self._broker, messages)
+                await publish_batch(self._broker, messages)
             except Standing:  # an earlier try got further than we knew
-                stood = True
+                new = False
                 for subject, data, more in messages:
                     await self.put(subject, data, more)
-        return 0 if stood else sequence
+        return new
 
     async def queued(self, uid: str) -> list[ChunkName]:
         """The chunks of a job that wait or are held, from the leader."""
