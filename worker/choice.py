@@ -35,6 +35,13 @@ def credit(chunk_s: float | None) -> int:
     return max(1, min(limits.PULL_BATCH, int(limits.PULL_WORK_S / max(chunk_s, 1e-6))))
 
 
+def chunk_s(active: ActiveJob, left: int, item_s: float | None) -> float | None:
+    """How long a chunk of a job that nobody has worked at here yet may take with an account that is known."""
+    if item_s is None:
+        return None
+    return item_s * max(1, min(active.chunk_items, left // max(1, active.seats)))
+
+
 def smooth(old: float | None, new: float, share: float = 0.3) -> float:
     """An exponentially weighted mean."""
     return new if old is None else old + share * (new - old)

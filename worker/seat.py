@@ -144,8 +144,9 @@ class Seat:
                 continue
             if self._shared and await rides_along(kit, job):
                 continue
+            chunk_s = job.chunk_s or choice.chunk_s(job.active, job.left, account.item_s)
             async with job.pulling:
-                pulled = await self._puller.take(kit.bus.work.stream, _consumer(job), choice.credit(job.chunk_s))
+                pulled = await self._puller.take(kit.bus.work.stream, _consumer(job), choice.credit(chunk_s))
             if pulled.deliveries:
                 self._dealt(job, pulled)
                 if not pulled.deliveries[-1].pending:  # the other seats need not ask; a hint would tell of more

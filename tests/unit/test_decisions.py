@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,6 +88,15 @@ def test_a_dry_job_is_left_alone_for_a_moment() -> None:
     dry.dry_until = 10.0
     assert choice.worth_asking([dry, wet], 9.0) == [wet]
     assert choice.worth_asking([dry, wet], 10.0) == [dry, wet]
+
+
+def test_a_first_pull_is_small_unless_the_account_and_the_job_say_that_chunks_are_quick() -> None:
+    whole = ActiveJob("u", "t", "c", Span(0, 2_000), Priority.NORMAL, NOW, seats=4)
+    many = msgspec.structs.replace(whole, chunk_items=1)
+    assert choice.credit(choice.chunk_s(many, 2_000, 0.0001)) > 50
+    assert choice.credit(choice.chunk_s(many, 2_000, 0.04)) == 1
+    assert choice.credit(choice.chunk_s(whole, 2_000, 0.001)) == 1  # guided chunks are big at the start
+    assert choice.chunk_s(many, 2_000, None) is None
 
 
 @given(st.one_of(st.none(), st.floats(0, 1000)))
