@@ -23,7 +23,7 @@ CLIENTS = 16
 
 async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool) -> dict[str, object]:
     trials = 20 if quick else rounds or 300
-    backlogs = (0, 100) if quick else (0, 1_000, 10_000)
+    backlogs = (0, 100) if quick else (0, 1_000, 10_000, 100_000)
     return {
         "bench": "latency",
         "one_item_ms": spread(await _one_item(folder, postgres, trials)),

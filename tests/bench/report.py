@@ -95,9 +95,16 @@ def plots(found: dict[str, Report]) -> None:
         plot_lines("memory", {"worker": [(x, y) for x, y in memory["samples_mb"]]}, "jobs done", "RSS, MB")
 
 
+def _peer(name: str) -> str:
+    return " / ".join(f"{{peers[seconds_over_ideal][{name}, tasks of {size}]}}" for size in (10, 1))
+
+
 ROWS: list[tuple[str, str, str]] = [  # work, aim, and where the figure is: a format over all results
     ("one job, 600 items, 8 accounts of 25/s: time / ideal", "≤ 1.03", "{policies[seconds_over_ideal][+hedging]}"),
     ("· messages / those of one-item tasks", "≤ 0.1", "{policies[messages_over_one_item]}"),
+    ("· Celery, the same work: tasks of 10 / of 1", "1.13 / 1.02", _peer("celery")),
+    ("· arq", "1.69 / 1.12", _peer("arq")),
+    ("· taskiq-nats", "1.18 / 1.02", _peer("taskiq-nats")),
     ("no allowance, two of 8 accounts 3× slower", "≤ 1.03", "{slow-seat[seconds_over_ideal][two_3x][cuscuta]}"),
     ("no allowance, one of 8 accounts 10× slower", "≤ 1.10", "{slow-seat[seconds_over_ideal][one_10x][cuscuta]}"),
     ("· polls beyond one for each item, at most", "≤ 0.03", "{slow-seat[extra_polls]}"),
@@ -120,7 +127,7 @@ ROWS: list[tuple[str, str, str]] = [  # work, aim, and where the figure is: a fo
 
 def table(found: dict[str, Report]) -> str:
     """Aim beside figure; a benchmark that was not recorded has no row."""
-    lines = ["| work | aim | here |", "| --- | --- | --- |"]
+    lines = ["| work | aim, or elsewhere | here |", "| --- | --- | --- |"]
     for work, aim, figure in ROWS:
         with contextlib.suppress(KeyError):
             lines.append(f"| {work} | {aim} | {figure.format_map(found)} |")

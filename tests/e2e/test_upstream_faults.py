@@ -234,3 +234,17 @@ async def test_no_account_and_no_worker_are_said_and_waited_out(make_house: Make
     await h.accounts(2)
     await h.ended(uid)
     await checks.complete(h, uid, "player 1", [f"song-{n}" for n in range(10)])
+
+
+@pytest.mark.parametrize("family", ["x-ratelimit", "ratelimit"])
+async def test_an_allowance_that_is_told_is_spread_over_its_window(make_house: MakeHouse, family: str) -> None:
+    """30 polls in 5 seconds: an account of which nothing else is known never asks once too often."""
+    h = await started(make_house, accounts=1, items=45, seats="1")
+    await h.control(set={"window_calls": 30, "tells": family})
+    uid = await h.submit()
+    await h.ended(uid)
+    await checks.complete(h, uid, "player 1", [f"song-{n}" for n in range(45)])
+    calls = [call for call in (await h.world())["calls"] if call[1] == "player 1"]
+    assert {call[5] for call in calls} == {200}
+    first_second = [call for call in calls if call[3] < calls[0][3] + 1]
+    assert len(first_second) < 15  # spread, not spent at once

@@ -41,6 +41,7 @@ class Scripted(Upstream):
     def __init__(self, capacity: Capacity, latency_s: dict[int, float], stuck: dict[str, float]) -> None:
         self.capacity, self._latency_s, self._stuck = capacity, latency_s, dict(stuck)
         self.polls: list[tuple[str, str, float]] = []  # target, item, when the answer was fixed
+        self.calls = 0
         self.frozen: dict[int, asyncio.Event] = {}  # by account, what it waits for
 
     async def follow(self, session: Session, target: str) -> str | None:
@@ -51,6 +52,7 @@ class Scripted(Upstream):
 
     async def poll_shared(self, session: Session, targets: Any, item: Item) -> Any:
         account, now = int(session.email), asyncio.get_running_loop().time()
+        self.calls += 1
         self.polls += [(target.name, item.id, now) for target in targets]
         await asyncio.sleep(self._latency_s[account] + self._stuck.pop(item.id, 0.0))
         if event := self.frozen.get(account):

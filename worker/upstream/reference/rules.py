@@ -1,6 +1,7 @@
 """What the reference upstream remembers and when it refuses: no HTTP in here."""
 
 import hashlib
+import math
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
@@ -20,6 +21,12 @@ class Profile:
     mode: str = ""
     mode_calls: int | None = None  # how many calls the mode lasts; None: for ever
     retry_after: str | None = None
+    follow_s: float = 0.0
+    window_calls: int | None = None  # polls in a window of `window_s`, which begins anew once it is over
+    window_s: float = 5.0
+    tells: str = ""  # how it says what is left of the window: `ratelimit` for one structured header, or a family's name
+    window_ends: float = 0.0
+    window_used: int = 0
     tokens: dict[str, float] = field(default_factory=dict)
     friends: dict[str, str] = field(default_factory=dict)  # id -> target
     recent: deque[float] = field(default_factory=deque)
@@ -92,6 +99,24 @@ class World:
             return ""
         account.mode_calls -= 1
         return account.mode
+
+    def within_window(self, account: Profile, now: float) -> bool:
+        """Whether an account's window has room for one more poll; counts it."""
+        if account.window_calls is None:
+            return True
+        if now >= account.window_ends:
+            account.window_ends, account.window_used = now + account.window_s, 0
+        account.window_used += 1
+        return account.window_used <= account.window_calls
+
+    def told(self, account: Profile, now: float) -> dict[str, str]:
+        """The headers that say what is left of an account's window; none if it does not tell."""
+        if account.window_calls is None or not account.tells:
+            return {}
+        left, reset_s = max(0, account.window_calls - account.window_used), math.ceil(account.window_ends - now)
+        if account.tells == "ratelimit":
+            return {"ratelimit": f'"polls";r={left};t={reset_s}'}
+        return {f"{account.tells}-remaining": str(left), f"{account.tells}-reset": str(reset_s)}
 
     def within_rate(self, account: Profile, now: float) -> bool:
         """Whether an account may poll now: at most its allowance in any second, and a tenth more for jitter."""

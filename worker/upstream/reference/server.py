@@ -109,6 +109,7 @@ class App:
     async def _follow(self, email: str, target: str) -> Answer:
         if target.startswith("unknown"):
             return 404, {"error": "no such player"}
+        await asyncio.sleep(self.world.accounts[email].follow_s)
         friend = self.world.follow(email, target)
         return (409, {"error": "all friend slots are taken"}) if friend is None else (200, {"friend": {"id": friend}})
 
@@ -143,6 +144,10 @@ class App:
             if account.retry_after is not None:
                 extra["retry-after"] = account.retry_after
             return int(mode), {"error": f"mode {mode}"}
+        if not self.world.within_window(account, call.began):
+            extra.update(self.world.told(account, call.began))
+            return 429, {"error": "slow down"}
+        extra.update(self.world.told(account, call.began))
         if not self.world.within_rate(account, call.began):
             if account.retry_after is not None:
                 extra["retry-after"] = account.retry_after
