@@ -72,7 +72,7 @@ async def stuck(make_house: MakeHouse, repeatable: bool, **env: str) -> tuple[Ho
     items = await h.catalogue(70)
     await h.seats(2)
     uid = await h.submit()
-    await h.done(uid, 50)
+    await until(lambda: _polled(h, 40), 10, "more than half is done")
     await h.control("account-1@example.com", set={"mode": "nothing", "mode_calls": 1})
     await h.ended(uid)
     hung = [call for call in (await h.world())["calls"] if call[1] == "player 1" and call[5] == 0]
