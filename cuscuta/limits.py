@@ -58,9 +58,6 @@ GRID_CELLS = _bound(
     "GRID_CELLS", 4_096, "cells", "cut points of a catalogue; a 1,200-item catalogue can go out item by item [chosen]"
 )
 CHUNK_ITEMS = _bound("CHUNK_ITEMS", 1_000, "items", "a chunk's results stay well below a few MiB [chosen]")
-CHUNK_SHARE = _bound(
-    "CHUNK_SHARE", 1.0, "-", "a chunk is at most a seat's share of what is left, 1/1.0 of it; slow seats keep less"
-)
 CHUNK_LEAST = _bound(
     "CHUNK_LEAST",
     4,

@@ -181,7 +181,7 @@ class ActiveJob(Struct, frozen=True, omit_defaults=True):
 class ChunkBody(Struct, frozen=True, omit_defaults=True):
     """A chunk's message. Span and incarnation stand in its subject; `attempts` are those of earlier incarnations.
 
-    `fresh`: nobody had asked for anything of it when it was published, by its job's first admission or as a gift.
+    `fresh`: nobody had asked for anything of it when it was published. `gift`: given away from another chunk.
     """
 
     uid: str
@@ -189,6 +189,7 @@ class ChunkBody(Struct, frozen=True, omit_defaults=True):
     target: str
     attempts: int = 0
     fresh: bool = False
+    gift: bool = False
 
 
 class ItemError(Struct, frozen=True):

@@ -176,7 +176,7 @@ def divide(
     chunks, i, last = [], 0, len(bounds) - 1
     least = (sums[last] - sums[0]) / (limits.CHUNK_LEAST * seats)
     while i < last:
-        want = max(least, (sums[last] - sums[i]) / (limits.CHUNK_SHARE * seats))
+        want = max(least, (sums[last] - sums[i]) / seats)
         cells = 1
         while (
             (first + i) % (cells * 2) == 0

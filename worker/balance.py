@@ -62,7 +62,9 @@ def _gift(load: Load, helpers: int, typical_s: float) -> tuple[Gift, float]:
     if not parts:
         return nothing
     end_s = max(load.busy_s + keep * load.item_s, -(-(load.rest - keep) // parts) * typical_s)
-    return (Gift(keep, parts), end_s) if load.end_s - end_s > max(_LEAST_S, _WORTH * typical_s) else nothing
+    stuck = load.busy_s > load.item_s  # nobody knows for how long: whatever stands behind it goes
+    worth_s = _LEAST_S if stuck else max(_LEAST_S, _WORTH * typical_s)
+    return (Gift(keep, parts), end_s) if load.end_s - end_s > worth_s else nothing
 
 
 def fair_size(size: int, left: int, fleet_per_s: float | None, seats: int, item_s: float | None) -> int:

@@ -19,6 +19,7 @@ class Cutoffs:
     def __init__(self) -> None:
         self._open: set[Cutoff] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._due = math.inf  # kept here, because a timer of uvloop that is due at once cannot say when it is
 
     def until(self, end: float) -> "Cutoff":
         """A context that ends at that time of the event loop with TimeoutError, unless it is left before."""
@@ -29,26 +30,26 @@ class Cutoffs:
         for call in self._open:
             if not call.expired:
                 call.end = min(call.end, end)
-        self._arm(end)
+                self._arm(end)
 
     def enter(self, call: "Cutoff") -> None:
         """A call begins."""
-        self._open.add(call)
         self._arm(call.end)
+        self._open.add(call)
 
     def leave(self, call: "Cutoff") -> None:
         """A call is over; the timer stays, for the next ones."""
         self._open.discard(call)
 
     def _arm(self, end: float) -> None:
-        if (self._timer and self._timer.when() <= end) or end == math.inf:
+        if end >= self._due:
             return
         if self._timer:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(end, self._fire)
+        self._timer, self._due = asyncio.get_running_loop().call_at(end, self._fire), end
 
     def _fire(self) -> None:
-        self._timer = None
+        self._timer, self._due = None, math.inf
         now = asyncio.get_running_loop().time()
         for call in self._open:
             if call.end <= now and not call.expired:

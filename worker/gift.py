@@ -13,6 +13,7 @@ from cuscuta.errors import BrokerRefused, BrokerUnavailable
 from cuscuta.model import ChunkBody, encode
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
+from worker import pieces
 from worker.account import Account
 from worker.balance import Gift, Load
 from worker.holds import Trust
@@ -29,6 +30,7 @@ class Gifts:
     ) -> None:
         self._kit, self._account, self._held, self._todo = kit, account, held, todo
         self._shelf, self._trust = shelf, trust
+        self._fresh = held[0].fresh and todo == [pieces.whole(held)]  # what is not begun of it is fresh as well
         self._begun = todo[0].start if todo else held[-1].name.span.stop  # everything before it was asked for
         self._stop = held[-1].name.span.stop  # nothing from here on is ours any more
         self.asked: dict[int, float] = {}  # items in flight, and since when
@@ -96,7 +98,7 @@ class Gifts:
             await self._shelf.flush()
             published = 0
             for part in reversed(self._by_piece(spans.split(given, gift.parts))):
-                if not await self._publish(*part, fresh=True):
+                if not await self._publish(*part, fresh=self._fresh):
                     self._stop = part[0].stop  # this part and what lies before it is ours after all
                     break
                 published += 1
@@ -120,7 +122,7 @@ class Gifts:
     async def _publish(self, part: Span, piece: Piece, *, fresh: bool) -> bool:
         """Publish a part of a chunk in hand; whether it stands in the queue. Tried again for as long as we hold it."""
         name = ChunkName(self.uid, part, piece.name.n + 1 if part == piece.name.span else 1)
-        body = ChunkBody(self.uid, piece.body.catalogue, piece.body.target, piece.attempts, fresh)
+        body = ChunkBody(self.uid, piece.body.catalogue, piece.body.target, piece.attempts, fresh, gift=True)
         traceparent = piece.hold.delivery.headers.get("traceparent")
         while self._trust.holds():
             try:

@@ -243,15 +243,16 @@ class Seat:
         """What is stored of the chunks just pulled, as far as one cheap read tells.
 
         A single chunk's own result, or its first flush, begins where the chunk does, so one direct read finds it.
-        Several quick chunks may lie inside of results that begin elsewhere, so their job's results are listed.
+        Several quick chunks, and gifts, may lie inside of results that begin elsewhere: their job's are listed.
         If the read fails, all of them count as stored, and are looked at one by one.
         """
         found: Stored = {}
         for uid in {piece.name.uid for piece in held}:
-            spans_of = [piece.name.span for piece in held if piece.name.uid == uid]
+            mine = [piece for piece in held if piece.name.uid == uid]
+            spans_of = [piece.name.span for piece in mine]
             results = self._kit.bus.results
             try:
-                single = len(spans_of) == 1 and not self._shared
+                single = len(mine) == 1 and not (mine[0].body.gift or self._shared)
                 listed = await (results.starts(uid, [spans_of[0].start]) if single else results.stored(uid))
                 found[uid] = spans.union(listed)
             except BrokerUnavailable:

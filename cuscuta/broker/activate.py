@@ -71,18 +71,20 @@ async def _let_out(bus: Bus, known: Known, plan: list[Span], todo: list[Span], f
     uid, essential = known.tag.uid, known.tag.essential
     names = [ChunkName(uid, span, 1) for span in todo]
     body = ChunkBody(uid, essential.catalogue, essential.target, fresh=first)
-    active = _active(known.tag, first)
-    await bus.work.publish_chunks(names[:FIRST_CHUNKS], body, essential.traceparent)
+    new = await bus.work.publish_chunks(names[:FIRST_CHUNKS], body, essential.traceparent)
+    fresh = first and new  # else somebody else has admitted it meanwhile, and something of it may be stored
     if len(names) > FIRST_CHUNKS:  # a long job: workers start on the first batch while the others go out
-        await bus.active_bucket.put(uid, encode(active))
-        await bus.announce("active", uid, active)
+        await _tell(bus, known.tag, fresh)
     for i in range(FIRST_CHUNKS, len(names), LATER_CHUNKS):
-        current, _ = await asyncio.gather(
+        current, new = await asyncio.gather(
             bus.tags.read(uid),
             bus.work.publish_chunks(names[i : i + LATER_CHUNKS], body, essential.traceparent),
         )
         if current is None or current.tag.status.terminal:
             return await _undo(bus, uid, current)
+        if fresh and not new:
+            fresh = False
+            await _tell(bus, known.tag, fresh)
         await bus.announce("chunk", uid)
 
     def edit(current: JobTag) -> bool:
@@ -93,9 +95,10 @@ async def _let_out(bus: Bus, known: Known, plan: list[Span], todo: list[Span], f
             return True
         return False
 
-    after, _, _ = await asyncio.gather(
-        bus.tags.swap(known, edit), bus.active_bucket.put(uid, encode(active)), bus.announce("active", uid, active)
-    )
+    if len(names) > FIRST_CHUNKS:
+        after = await bus.tags.swap(known, edit)
+    else:
+        after, _ = await asyncio.gather(bus.tags.swap(known, edit), _tell(bus, known.tag, fresh))
     if after is None or after.tag.status.terminal:
         return await _undo(bus, uid, after)
     if len(names) != len(plan) or len(names) > FIRST_CHUNKS:  # all may have been done before the tag said so
@@ -104,9 +107,10 @@ async def _let_out(bus: Bus, known: Known, plan: list[Span], todo: list[Span], f
     return True
 
 
-def _active(tag: JobTag, fresh: bool) -> ActiveJob:
+async def _tell(bus: Bus, tag: JobTag, fresh: bool) -> None:
+    """Let the workers know: the entry first, because a job that has none is one that has ended."""
     essential = tag.essential
-    return ActiveJob(
+    active = ActiveJob(
         uid=tag.uid,
         target=essential.target,
         catalogue=essential.catalogue,
@@ -120,6 +124,8 @@ def _active(tag: JobTag, fresh: bool) -> ActiveJob:
         policy=essential.policy,
         chunk_items=essential.chunk_items,
     )
+    await bus.active_bucket.put(tag.uid, encode(active))
+    await bus.announce("active", tag.uid, active)
 
 
 async def _undo(bus: Bus, uid: str, known: Known | None) -> bool:

@@ -10,8 +10,8 @@ from cuscuta.limits import BATCH_MESSAGES
 Message = tuple[str, bytes, dict[str, str]]
 
 
-async def publish_batch(broker: Broker, messages: list[Message]) -> int:
-    """Store up to BATCH_MESSAGES messages of one stream, all or none; the sequence of the last one.
+async def publish_batch(broker: Broker, messages: list[Message]) -> None:
+    """Store up to BATCH_MESSAGES messages of one stream, all or none.
 
     Raises what `Broker.publish` raises; Standing if one of the subjects already stands in the queue. After
     BrokerUnavailable the batch may or may not be stored: every caller must be safe to repeat.
@@ -20,13 +20,14 @@ async def publish_batch(broker: Broker, messages: list[Message]) -> int:
         raise ValueError(f"a batch has 1 to {BATCH_MESSAGES} messages, not {len(messages)}")
     if len(messages) == 1:
         subject, payload, headers = messages[0]
-        return await broker.publish(subject, payload, headers or None)
+        await broker.publish(subject, payload, headers or None)
+        return
     with translated("batch"):
-        return await _publish(broker, messages)
+        await _publish(broker, messages)
 
 
-async def _publish(broker: Broker, messages: list[Message]) -> int:
-    name, last, sequence = secrets.token_hex(12), len(messages), 0
+async def _publish(broker: Broker, messages: list[Message]) -> None:
+    name, last = secrets.token_hex(12), len(messages)
     for n, (subject, payload, extra) in enumerate(messages, 1):
         headers = {**extra, "Nats-Batch-Id": name, "Nats-Batch-Sequence": str(n)}
         if n == last:
@@ -36,7 +37,5 @@ async def _publish(broker: Broker, messages: list[Message]) -> int:
             said = msgspec.json.decode(answer) if answer else {}
             if error := said.get("error"):
                 raise refused(error)
-            sequence = int(said.get("seq", 0))
         else:
             await broker.nc.publish(subject, payload, headers=headers)
-    return sequence

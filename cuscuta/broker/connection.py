@@ -72,7 +72,6 @@ class Broker:
                     max_reconnect_attempts=-1,
                     reconnect_time_wait=0.3,
                     connect_timeout=2,
-                    skip_subject_validation=True,  # ours are built in `subjects`, from parts that can hold no blank
                     pending_size=limits.OUTPUT_BYTES * 2,  # past it nats-py waits without end, deaf to cancellation
                     disconnected_cb=self._lost,
                     reconnected_cb=self._back,

@@ -60,6 +60,8 @@ async def conclude(bus: Bus, uid: str) -> Settled:
     if tag.status.terminal:
         await tidy(bus, tag)
         return Settled.ENDED
+    if tag.status is JobStatus.QUEUEING:
+        return Settled.QUEUEING
     finding = settling.judge(tag.essential.span, stored, dead)
     if finding.status is None:
         essential = tag.essential

@@ -39,7 +39,7 @@ def seconds(job: Any, begin: str = "created_at", end: str = "ended_at") -> float
 async def completed(h: House, uid: str, timeout_s: float = 300.0) -> Any:
     """A job's record once it is completed, by requests that wait: nothing polls beside what is measured."""
     async with asyncio.timeout(timeout_s):
-        while not (job := await h.call("GET", f"/jobs/{uid}", params={"wait_s": 30}))["ended_at"]:
+        while not (job := await h.call("GET", f"/jobs/{uid}", params={"wait_s": 20}))["ended_at"]:
             pass
     assert job["status"] == "completed", job
     return job

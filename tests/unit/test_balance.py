@@ -41,6 +41,11 @@ def test_a_slow_seat_gives_more_than_half_and_equals_share_evenly() -> None:
     assert balance.share_out([Load(0.0, 10, 1.0), Load(0.0, 2, 1.0)], 1, 1.0) == [Gift(5, 1), Gift(2, 0)]
 
 
+@given(st.floats(1, 9), st.integers(1, 9), st.floats(0.015, 0.06))
+def test_nothing_stays_behind_a_call_that_is_overdue(busy_s: float, rest: int, typical_s: float) -> None:
+    assert balance.share_out([Load(busy_s, rest, 0.02)], 1, typical_s) == [Gift(0, 1)]
+
+
 def test_a_slow_seat_shrinks_its_chunk_and_an_equal_one_does_not() -> None:
     assert balance.fair_size(16, 600, 400.0, 8, 0.02) == 16
     assert balance.fair_size(16, 600, 400.0, 8, 0.2) == 5  # 1.5 s are left, in which it does 7.5

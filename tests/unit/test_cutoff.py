@@ -52,14 +52,30 @@ async def test_all_are_cut_off_at_once_and_their_end_says_so() -> None:
     assert [call.end for call in open_calls] == [end] * 2
 
 
-async def test_a_cancellation_from_outside_stays_one_also_at_the_end_of_its_time() -> None:
+@pytest.mark.parametrize("first", ["cancelled", "expired"])
+async def test_a_cancellation_from_outside_stays_one_also_at_the_end_of_its_time(first: str) -> None:
+    cutoff = Cutoffs().until(soon(5.0))
+    running = asyncio.ensure_future(for_ever(cutoff))
+    await asyncio.sleep(0)
+    for act in (running.cancel, cutoff.expire) if first == "cancelled" else (cutoff.expire, running.cancel):
+        act()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert cutoff.expired
+    assert running.cancelling() == 1  # its own is taken back
+
+
+async def test_a_call_can_begin_at_the_moment_when_others_are_cut_off() -> None:
     calls = Cutoffs()
-    for seconds in (5.0, 0.0):
-        running = asyncio.ensure_future(for_ever(calls.until(soon(seconds))))
-        await asyncio.sleep(0)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
+    running = asyncio.ensure_future(for_ever(calls.until(soon(5.0))))
+    await asyncio.sleep(0)
+    calls.all_by(soon(0.0))
+    later = calls.until(soon(0.2))
+    with later:
+        await asyncio.sleep(0.02)
+    assert not later.expired
+    with pytest.raises(TimeoutError):
+        await running
 
 
 async def test_a_call_that_cancels_itself_is_a_bug_and_the_task_goes_on() -> None:

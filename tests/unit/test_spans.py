@@ -108,7 +108,7 @@ def test_no_chunk_is_more_than_a_share_of_what_is_left() -> None:
     grid = spans.make_grid([1.0] * 1200)
     left = 1200
     for chunk in spans.divide(grid, Span(0, 1200), 8):
-        assert chunk.size <= max(1200 / (limits.CHUNK_LEAST * 8), left / (limits.CHUNK_SHARE * 8))
+        assert chunk.size <= max(1200 / (limits.CHUNK_LEAST * 8), left / 8)
         left -= chunk.size
 
 

@@ -25,12 +25,12 @@ class Profile:
     window_calls: int | None = None  # polls in a window of `window_s`, which begins anew once it is over
     window_s: float = 5.0
     tells: str = ""  # how it says what is left of the window: `ratelimit` for one structured header, or a family's name
-    window_ends: float = 0.0
-    window_used: int = 0
     tokens: dict[str, float] = field(default_factory=dict)
     friends: dict[str, str] = field(default_factory=dict)  # id -> target
     recent: deque[float] = field(default_factory=deque)
     running: int = 0
+    window_ends: float = 0.0
+    window_used: int = 0
 
 
 @dataclass
