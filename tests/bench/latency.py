@@ -28,7 +28,7 @@ async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool)
     return {
         "bench": "latency",
         "one_item_ms": spread(await _one_item(folder, postgres, trials)),
-        **await _backlogs(folder, postgres, backlogs, 5 if quick else 60),
+        **await _backlogs(folder, postgres, backlogs, 5 if quick else 120),
     }
 
 
