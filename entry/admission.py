@@ -63,7 +63,7 @@ class Admission:
 
     def offer(self, known: Known) -> bool:
         """Take a job that was accepted here, if nothing else waits; else others should be told that it waits."""
-        if self._halting or self._room <= 0 or len(self._offered) >= limits.OFFERS:
+        if self._halting or self._room <= limits.OFFERS or len(self._offered) >= limits.OFFERS:
             self._room = 0  # one that waits goes before those that are yet to come
             return False
         self._room -= 1
@@ -167,6 +167,9 @@ class Admission:
     async def _next(self) -> Delivery | None:
         most, self._full = self._settings.max_active_jobs, False
         active = await self._bus.work.active_consumers() + len(self._admitting)
+        if self._admitting and active + limits.OFFERS > most:  # the last places go one by one: many consumers made at
+            self._full = True  # the same moment may be one more than the server is to take
+            return None
         for priority in preference(self._turn):
             reserved = 0 if priority is Priority.HIGH else most // limits.URGENT_PLACES
             if active >= most - reserved:
