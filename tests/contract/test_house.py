@@ -87,7 +87,7 @@ def test_time_comes_from_the_clock() -> None:
 def test_tasks_are_started_in_composition_roots_only() -> None:
     allowed = {
         "cuscuta/health.py", "cuscuta/service.py", "cuscuta/embedded/stack.py", "entry/run.py", "reaper/run.py",
-        "worker/run.py", "worker/finisher.py", "entry/admission.py",  # the last two own theirs: bounded, and awaited
+        "worker/run.py", "worker/finisher.py",
     }  # fmt: skip
     found = {name(p) for p in SOURCES if "create_task(" in p.read_text()}
     assert found <= allowed, found - allowed
