@@ -73,6 +73,12 @@ URGENT_PLACES = _bound(
 )
 MAX_ACTIVE_JOBS_CEILING = _bound("MAX_ACTIVE_JOBS_CEILING", 1_000, "jobs", "1,000 consumers cost 64 % [nats §0]")
 BATCH_MESSAGES = _bound("BATCH_MESSAGES", 1_000, "messages", "the server's own limit of an atomic batch [nats §2]")
+LANE_STOPS = _bound(
+    "LANE_STOPS", 100, "jobs", "ended at once behind a failed one in their lane; the reaper goes on from there [chosen]"
+)
+CANCELS = _bound("CANCELS", 1_000, "jobs", "that one request by filter cancels; it says how many are left [chosen]")
+EVENTS_RECENT = _bound("EVENTS_RECENT", 1_000, "events", "in memory of an entry replica, for their readers [chosen]")
+PROGRESS_KEPT = _bound("PROGRESS_KEPT", 1_000, "jobs", "whose progress an entry replica remembers for 0.5 s [chosen]")
 FIRST_CHUNKS = _bound(
     "FIRST_CHUNKS", 100, "messages", "the first batch of a job: workers start while the rest goes out [chosen]"
 )

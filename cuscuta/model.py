@@ -8,7 +8,7 @@ import hashlib
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -18,6 +18,7 @@ from cuscuta.errors import CuscutaError
 from cuscuta.spans import Policy, Span
 
 Param = str | int | float | bool | None
+LanePolicy = Literal["continue", "stop"]  # what a job does when the job before it in its lane has failed
 RecordT = TypeVar("RecordT")
 When = Annotated[datetime, msgspec.Meta(tz=True)]  # a time without a zone cannot be compared with one that has it
 
@@ -107,6 +108,9 @@ class Essential(Struct, frozen=True, omit_defaults=True):
     policy: Policy = Policy.CHUNK
     chunk_items: int = limits.CHUNK_ITEMS
     deadline: When | None = None
+    start_by: When | None = None
+    tolerance: int = 0  # how many items may be given up for `completed`
+    lane_policy: LanePolicy = "continue"
     labels: dict[str, str] = {}
     digest: str = ""  # of the request's body, to tell a repeated Idempotency-Key from an abused one
     traceparent: str | None = None

@@ -42,6 +42,11 @@ class ChunkName(NamedTuple):
     n: int
 
 
+def events_of(uid: str) -> str:
+    """Filter for a job's events."""
+    return f"cuscuta.event.{uid}.*"
+
+
 def work_stream(uid: str | None = None) -> str:
     """The stream that holds a job's messages; with one shard it is the same for every uid."""
     return "CUSCUTA_WORK"

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import msgspec
@@ -11,17 +11,21 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from cuscuta import limits, telemetry
 from cuscuta.clock import Clock
 from cuscuta.errors import InputError
-from cuscuta.model import CatalogueName, Essential, Item, Param, Priority
+from cuscuta.model import CatalogueName, Essential, Item, LanePolicy, Param, Priority, When
 from cuscuta.spans import Policy, Span
 from cuscuta.uids import token_from
 from entry import problems
+
+_YEARS_S = 10 * 365 * 86_400.0
 
 
 class JobRequest(Struct, forbid_unknown_fields=True, kw_only=True, rename={"start": "from", "stop": "to"}):
     """A job to be done: `target` is asked about for every item of `catalogue`.
 
     `from` and `to` cut a half-open span out of the catalogue. `key` is the lane (default: the target; null: none).
-    `policy` and `chunk_items` say how the job is divided.
+    `policy` and `chunk_items` say how the job is divided. A job that has not ended by its deadline, or not begun by
+    `start_by`, ends `failed`; both are a time, or seconds from now. The tolerance says how many items, or what share of
+    them, may be given up for `completed`. `lane_policy` says what a failure of the job before it in its lane means.
     """
 
     target: Annotated[str, Meta(min_length=1, description="what the job asks about", examples=["player 17"])]
@@ -32,7 +36,13 @@ class JobRequest(Struct, forbid_unknown_fields=True, kw_only=True, rename={"star
     priority: Priority = Priority.NORMAL
     policy: Policy = Policy.CHUNK
     chunk_items: Annotated[int, Meta(ge=1, le=limits.CHUNK_ITEMS)] | None = None
-    deadline_s: Annotated[float, Meta(gt=0, le=10 * 365 * 86_400.0)] | None = None
+    deadline_s: Annotated[float, Meta(gt=0, le=_YEARS_S)] | None = None
+    deadline: When | None = None
+    start_by_s: Annotated[float, Meta(gt=0, le=_YEARS_S)] | None = None
+    start_by: When | None = None
+    tolerance_items: Annotated[int, Meta(ge=0, le=limits.CATALOGUE_ITEMS)] | None = None
+    tolerance_share: Annotated[float, Meta(ge=0, le=1)] | None = None
+    lane_policy: LanePolicy = "continue"
     labels: dict[str, str] = {}
 
 
@@ -99,7 +109,12 @@ def essential(request: JobRequest, name: CatalogueName, clock: Clock) -> Essenti
     if not span.size:
         raise InputError("from", f"the span {span} is empty", f"Send from < to, within 0 and {name.items}.")
     lane_key = request.target if request.key is UNSET else request.key
-    deadline = clock.wall() + timedelta(seconds=request.deadline_s) if request.deadline_s else None
+    now = clock.wall()
+    tolerance = request.tolerance_items or 0
+    if request.tolerance_share is not None:
+        if request.tolerance_items is not None:
+            raise InputError("tolerance_share", "stands beside tolerance_items", "Send one of them.")
+        tolerance = int(request.tolerance_share * span.size)
     return Essential(
         target=request.target,
         catalogue=name.hash,
@@ -110,11 +125,25 @@ def essential(request: JobRequest, name: CatalogueName, clock: Clock) -> Essenti
         priority=request.priority,
         policy=request.policy,
         chunk_items=request.chunk_items or limits.CHUNK_ITEMS,
-        deadline=deadline,
+        deadline=_time("deadline", request.deadline, request.deadline_s, now),
+        start_by=_time("start_by", request.start_by, request.start_by_s, now),
+        tolerance=tolerance,
+        lane_policy=request.lane_policy,
         labels=request.labels,
         digest=hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()[:32],
         traceparent=telemetry.traceparent(),
     )
+
+
+def _time(field: str, time: datetime | None, seconds: float | None, now: datetime) -> datetime | None:
+    """A moment to come, given as such or in seconds from now. Raises InputError."""
+    if seconds is not None:
+        if time is not None:
+            raise InputError(field, f"stands beside {field}_s", "Send one of them.")
+        return now + timedelta(seconds=seconds)
+    if time is not None and time <= now:
+        raise InputError(field, f"is over: it is {now:%Y-%m-%dT%H:%M:%SZ}", "Send a time to come, with its zone.")
+    return time
 
 
 def items(entries: Sequence[str | ItemRequest]) -> list[Item]:

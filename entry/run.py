@@ -7,6 +7,7 @@ import sys
 from cuscuta import health, service, subjects
 from cuscuta.broker import Bus
 from cuscuta.broker.assets import Misconfigured, ensure
+from cuscuta.broker.feed import Feed
 from cuscuta.broker.projection import Projection
 from cuscuta.db import Accounts, Database, Vault
 from cuscuta.db.vault import VaultError
@@ -15,6 +16,7 @@ from cuscuta.service import Process
 from entry import app
 from entry.admission import Admission
 from entry.context import Context
+from entry.progress import ProgressCache
 from entry.waits import Waits
 
 _DRAIN_S = 5  # requests under way at a stop get this long
@@ -34,8 +36,8 @@ async def enter(process: Process) -> None:
     projection = Projection(bus.tag_bucket, clock, log, settings.retention_s)
     admission = Admission(bus, settings, log)
     accounts = Accounts(database, vault)
-    waits = Waits(bus)
-    context = Context(settings, clock, bus, database, accounts, projection, state, admission, waits)
+    waits, feed, progress = Waits(bus), Feed(bus.broker, log), ProgressCache(bus)
+    context = Context(settings, clock, bus, database, accounts, projection, state, admission, waits, feed, progress)
     options = {"timeout_graceful_shutdown": _DRAIN_S}
     if settings.entry_host not in ("127.0.0.1", "::1", "localhost"):
         log.warning("the API has no authentication yet; keep it behind something that has", host=settings.entry_host)
@@ -82,6 +84,7 @@ async def _run(process: Process, context: Context) -> None:
         admitting = group.create_task(admission.run())
         tasks = [
             group.create_task(projection.follow()),
+            group.create_task(context.feed.follow()),
             group.create_task(state.watch({"nats": bus.ping, "postgres": context.database.ping})),
         ]
         if await service.unless_halted(process, _caught_up(projection)):
@@ -90,6 +93,7 @@ async def _run(process: Process, context: Context) -> None:
             await process.halt.wait()
         await end()
         admission.halt()
+        context.feed.close()
         await asyncio.wait({admitting}, timeout=_DRAIN_S)
         for task in [admitting, *tasks]:
             task.cancel()

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from cuscuta import settling
 from cuscuta.broker.projection import Summary
-from cuscuta.model import CatalogueHead, CatalogueName, Failure, JobStatus, JobTag, Priority
+from cuscuta.model import CatalogueHead, CatalogueName, Failure, JobStatus, JobTag, LanePolicy, Priority
 from cuscuta.spans import Span
 
 
@@ -56,6 +56,9 @@ class JobView(Struct):
     admitted_at: datetime | None
     ended_at: datetime | None
     deadline: datetime | None
+    start_by: datetime | None
+    tolerance: int
+    lane_policy: LanePolicy
     results_url: str
 
 
@@ -64,6 +67,13 @@ class JobPage(Struct):
 
     jobs: list[Summary]
     next: str | None
+
+
+class Cancelled(Struct):
+    """What a cancellation by filter found and did; `matched` beyond `cancelled` is for the next request."""
+
+    matched: int
+    cancelled: int
 
 
 class ResultItem(Struct, omit_defaults=True):
@@ -188,6 +198,9 @@ def job(tag: JobTag, stored: list[Span], waiting_for: str | None, now: datetime)
         admitted_at=queue.admitted_at,
         ended_at=queue.ended_at,
         deadline=essential.deadline,
+        start_by=essential.start_by,
+        tolerance=essential.tolerance,
+        lane_policy=essential.lane_policy,
         results_url=f"/jobs/{tag.uid}/results",
     )
 

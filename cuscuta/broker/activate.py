@@ -36,7 +36,7 @@ async def activate(bus: Bus, uid: str, seats: int, known: Known | None = None) -
 
     def fix_seats(tag: JobTag) -> bool:
         nonlocal first
-        first = not tag.queue.seats
+        first = not tag.queue.seats and len(tag.run_ids) == 1  # a further run has results of the ones before
         tag.queue.seats = tag.queue.seats or max(1, seats)
         return first
 
@@ -103,7 +103,7 @@ async def _let_out(bus: Bus, known: Known, plan: list[Span], todo: list[Span], f
         return await _undo(bus, uid, after)
     if len(names) != len(plan) or len(names) > FIRST_CHUNKS:  # all may have been done before the tag said so
         await settle(bus, uid)
-    await bus.event(uid, "admitted", JobStatus.PENDING)
+    await bus.event(known.tag, "admitted", JobStatus.PENDING)
     return True
 
 

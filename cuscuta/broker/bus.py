@@ -10,7 +10,18 @@ from cuscuta.broker.work import Work
 from cuscuta.clock import Clock
 from cuscuta.errors import BrokerUnavailable
 from cuscuta.logs import Logger
-from cuscuta.model import ActiveJob, Announcement, DeadChunk, Event, JobStatus, Presence, RecordError, decode, encode
+from cuscuta.model import (
+    ActiveJob,
+    Announcement,
+    DeadChunk,
+    Event,
+    JobStatus,
+    JobTag,
+    Presence,
+    RecordError,
+    decode,
+    encode,
+)
 from cuscuta.settings import Settings
 
 __all__ = ["Bus"]
@@ -34,10 +45,11 @@ class Bus:
         """Hint at a change; nothing depends on it."""
         await self.broker.tell(subjects.ANNOUNCE, encode(Announcement(kind, uid, active)))
 
-    async def event(self, uid: str, what: str, status: JobStatus | None = None, detail: str | None = None) -> None:
-        """File a lifecycle event; the server drops a repeated one."""
-        event = Event(uid, what, self.clock.wall(), status, detail)
-        await self.broker.publish(subjects.event(uid, what), encode(event), {"Nats-Msg-Id": f"{uid}.{what}"})
+    async def event(self, tag: JobTag, what: str, status: JobStatus) -> None:
+        """File a step in a job's life; the server drops one that is repeated within the same run."""
+        event = Event(tag.uid, what, self.clock.wall(), status)
+        named = {"Nats-Msg-Id": f"{tag.run_ids[-1]}.{what}"}
+        await self.broker.publish(subjects.event(tag.uid, what), encode(event), named)
 
     async def bury(self, dead: DeadChunk, sequence: int = 0) -> None:
         """File a chunk that was given up; with no span it was malformed."""

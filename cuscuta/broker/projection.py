@@ -41,6 +41,7 @@ class Summary(Struct, frozen=True):
     admitted_at: datetime | None
     ended_at: datetime | None
     deadline: datetime | None
+    start_by: datetime | None
 
     @property
     def place(self) -> tuple[datetime, str]:
@@ -67,6 +68,7 @@ def summarise(tag: JobTag) -> Summary:
         admitted_at=tag.queue.admitted_at,
         ended_at=tag.queue.ended_at,
         deadline=tag.essential.deadline,
+        start_by=tag.essential.start_by,
     )
 
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from enum import StrEnum
 
-from cuscuta import settling, spans, subjects
+from cuscuta import limits, settling, spans, subjects
 from cuscuta.broker.bus import Bus
 from cuscuta.broker.tags import Edit, Known
 from cuscuta.model import ChunkBody, Failure, JobStatus, JobTag
@@ -62,7 +62,7 @@ async def conclude(bus: Bus, uid: str) -> Settled:
         return Settled.ENDED
     if tag.status is JobStatus.QUEUEING:
         return Settled.QUEUEING
-    finding = settling.judge(tag.essential.span, stored, dead)
+    finding = settling.judge(tag.essential.span, stored, dead, tag.essential.tolerance)
     if finding.status is None:
         essential = tag.essential
         plan = spans.divide(
@@ -119,9 +119,30 @@ async def tidy(bus: Bus, tag: JobTag) -> None:
         bus.active_bucket.purge(uid),
         bus.work.remove(subjects.admit(essential.priority, uid)),
     )
-    if essential.lane:
+    if essential.lane and (tag.status is not JobStatus.FAILED or await _stop_lane(bus, essential.lane, uid)):
         await release_lane(bus, essential.lane, uid)
-    await bus.event(uid, str(tag.status), tag.status)
+    await bus.event(tag, str(tag.status), tag.status)
+
+
+async def _stop_lane(bus: Bus, lane: str, uid: str) -> bool:
+    """End the jobs behind a failed one that do not go on without it; whether all are ended.
+
+    The failed one's own entry goes last, so that whoever repeats this after a crash knows of the failure. Of a very
+    long row the reaper, who finds that entry, ends the rest.
+    """
+    for _ in range(limits.LANE_STOPS):
+        later = await bus.work.behind(lane, uid)
+        known = await bus.tags.read(later) if later else None
+        if later is None or known is None or known.tag.essential.lane_policy != "stop":
+            return True
+        cause = f"job {uid}, which was before it in its lane, failed"
+        why = Failure("PredecessorFailed", cause, bus.clock.wall())
+        await bus.tags.swap(known, _ending(bus, JobStatus.FAILED, [why], ()))
+        await bus.work.remove(subjects.admit(known.tag.essential.priority, later))
+        await bus.work.purge(subjects.lane_entry(lane, later))
+        await bus.announce("ended", later)
+        await bus.event(known.tag, str(JobStatus.FAILED), JobStatus.FAILED)
+    return False
 
 
 async def release_lane(bus: Bus, lane: str, uid: str) -> None:
@@ -133,6 +154,8 @@ async def release_lane(bus: Bus, lane: str, uid: str) -> None:
             if tag.status is JobStatus.QUEUEING:
                 await bus.work.admit_if_head(head.uid, lane)
             await bus.announce("submitted", head.uid)
+            return
+        if tag and tag.status is JobStatus.FAILED and not await _stop_lane(bus, lane, head.uid):
             return
         head = await bus.work.leave_lane(lane, head.uid)
 

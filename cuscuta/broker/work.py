@@ -92,6 +92,14 @@ class Work:
                 return Waiting(uid, Priority.NORMAL)
         return None
 
+    async def behind(self, lane: str, uid: str) -> str | None:
+        """The job that stands right behind another one in a lane."""
+        mine = await self.first(subjects.lane_entry(lane, uid))
+        if mine is None:
+            return None
+        found = await self.first(subjects.lane_all(lane), mine.sequence + 1)
+        return subjects.parse_lane(found.subject)[1] if found else None
+
     async def admit_if_head(self, uid: str, lane: str) -> None:
         """Send a job to admission if it is its lane's turn; closes the gap between a release and a late entry."""
         head = await self.head(lane)
@@ -215,10 +223,11 @@ class Work:
 
     # --- any subject ---------------------------------------------------------------------------------------------
 
-    async def first(self, subject_filter: str) -> Found | None:
-        """The first message of a filter, from the leader."""
+    async def first(self, subject_filter: str, sequence: int = 1) -> Found | None:
+        """The first message of a filter, at or after a sequence, from the leader."""
+        body = {"seq": sequence, "next_by_subj": subject_filter}
         try:
-            answer = await self._broker.api(f"STREAM.MSG.GET.{self.stream}", {"seq": 1, "next_by_subj": subject_filter})
+            answer = await self._broker.api(f"STREAM.MSG.GET.{self.stream}", body)
         except BrokerRefused as error:
             if error.code in NOT_FOUND:
                 return None

@@ -2,7 +2,8 @@
 
 import json
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import rich_click as click
@@ -11,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from cuscuta.cli import show
 from cuscuta.cli.client import Client
 
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 _ENDED = ("completed", "failed", "cancelled")
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -27,7 +29,11 @@ def jobs() -> None:
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE")
 @click.option("--key", help="The job's lane; jobs of one lane run one after another. Default: the target.")
 @click.option("--no-lane", is_flag=True, help="Do not wait for other jobs of this target.")
+@click.option("--stop-after-failure", is_flag=True, help="Fail the job if the one before it in its lane has failed.")
 @click.option("--deadline-s", type=float, help="Fail the job if it has not ended by then.")
+@click.option("--start-by-s", type=float, help="Fail the job if it has not begun by then.")
+@click.option("--tolerance-items", type=int, help="So many items may be given up for `completed`.")
+@click.option("--tolerance-share", type=float, help="Such a share of the items may be given up for `completed`.")
 @click.option("--idempotency-key", help="The same key never makes two jobs.")
 @click.option("--watch", "watching", is_flag=True, help="Show progress until the job has ended.")
 @as_json_option
@@ -40,7 +46,11 @@ def submit(
     labels: tuple[str, ...],
     key: str | None,
     no_lane: bool,
+    stop_after_failure: bool,
     deadline_s: float | None,
+    start_by_s: float | None,
+    tolerance_items: int | None,
+    tolerance_share: float | None,
     idempotency_key: str | None,
     watching: bool,
     as_json: bool,
@@ -50,8 +60,15 @@ def submit(
     body["labels"] = dict(_pair(label) for label in labels)
     if key is not None or no_lane:
         body["key"] = None if no_lane else key
-    if deadline_s is not None:
-        body["deadline_s"] = deadline_s
+    if stop_after_failure:
+        body["lane_policy"] = "stop"
+    more = {
+        "deadline_s": deadline_s,
+        "start_by_s": start_by_s,
+        "tolerance_items": tolerance_items,
+        "tolerance_share": tolerance_share,
+    }
+    body.update({name: value for name, value in more.items() if value is not None})
     headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
     accepted = client.call("POST", "/jobs", json=body, headers=headers)
     if watching:
@@ -108,11 +125,34 @@ def _print(job: dict[str, Any]) -> None:
         show.console.print(f"  {show.when(failure['at'])} {failure['type']}: {failure['message']}", markup=False)
 
 
+def _filters(statuses: list[str]) -> Callable[[CommandT], CommandT]:
+    """The options that say which jobs are meant."""
+
+    def with_options(command: CommandT) -> CommandT:
+        for option in (
+            click.option("--label", "labels", multiple=True, metavar="KEY=VALUE"),
+            click.option("--catalogue"),
+            click.option("--target"),
+            click.option("--status", multiple=True, type=click.Choice(statuses)),
+        ):
+            command = option(command)
+        return command
+
+    return with_options
+
+
+def _filter(
+    status: tuple[str, ...], target: str | None, catalogue: str | None, labels: tuple[str, ...]
+) -> dict[str, Any]:
+    wanted = {"status": status, "target": target, "catalogue": catalogue}
+    params: dict[str, Any] = {name: value for name, value in wanted.items() if value not in (None, ())}
+    if labels:
+        params["label"] = [":".join(_pair(label)) for label in labels]
+    return params
+
+
 @jobs.command("list")
-@click.option("--status", multiple=True, type=click.Choice(["queueing", "pending", *_ENDED]))
-@click.option("--target")
-@click.option("--catalogue")
-@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE")
+@_filters(["queueing", "pending", *_ENDED])
 @click.option("--limit", type=click.IntRange(1, 500), default=50)
 @click.option("--before", help="`next` of the page before.")
 @as_json_option
@@ -128,9 +168,8 @@ def list_jobs(
     as_json: bool,
 ) -> None:
     """List jobs, newest first."""
-    wanted = {"status": status, "target": target, "catalogue": catalogue, "limit": limit, "before": before}
-    params: dict[str, Any] = {name: value for name, value in wanted.items() if value not in (None, ())}
-    params["label"] = [":".join(_pair(label)) for label in labels]
+    params = _filter(status, target, catalogue, labels)
+    params.update({"limit": limit} | ({"before": before} if before else {}))
     page = client.call("GET", "/jobs", params=params)
     if as_json:
         show.as_json(page)
@@ -205,12 +244,54 @@ def results(client: Client, uid: str, as_json: bool) -> None:
 
 @jobs.command()
 @click.argument("uid")
+@click.option("--watch", "watching", is_flag=True, help="Show progress until the job has ended.")
 @as_json_option
 @click.pass_obj
-def cancel(client: Client, uid: str, as_json: bool) -> None:
-    """End a job now; what is stored stays readable."""
-    job = client.call("DELETE", f"/jobs/{quote(uid, safe='')}")
-    if as_json:
-        show.as_json(job)
+def retry(client: Client, uid: str, watching: bool, as_json: bool) -> None:
+    """Run what an ended job has no result for, under the same uid."""
+    accepted = client.call("POST", f"/jobs/{quote(uid, safe='')}/retry")
+    if watching:
+        _watch(client, uid, as_json)
+    elif as_json:
+        show.as_json(accepted)
     else:
-        _print(job)
+        show.console.print(accepted["uid"])
+
+
+@jobs.command()
+@click.argument("uid", required=False)
+@_filters(["queueing", "pending"])
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@as_json_option
+@click.pass_obj
+def cancel(
+    client: Client,
+    uid: str | None,
+    status: tuple[str, ...],
+    target: str | None,
+    catalogue: str | None,
+    labels: tuple[str, ...],
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """End a job now, or all that a filter matches, which are counted first; what is stored stays readable."""
+    params = _filter(status, target, catalogue, labels)
+    if bool(uid) == bool(params):
+        raise click.UsageError("Name a job or a filter: --status, --target, --catalogue, --label.")
+    if uid:
+        job = client.call("DELETE", f"/jobs/{quote(uid, safe='')}")
+        show.as_json(job) if as_json else _print(job)
+        return
+    matched = client.call("DELETE", "/jobs", params=params)["matched"]
+    if matched and not yes:
+        click.confirm(f"Cancel {matched:,} jobs?", abort=True, err=True)
+    cancelled = 0
+    while matched:
+        done = client.call("DELETE", "/jobs", params={**params, "dry_run": False})
+        cancelled += done["cancelled"]
+        if done["cancelled"] >= done["matched"] or not done["cancelled"]:
+            break
+    if as_json:
+        show.as_json({"cancelled": cancelled})
+    else:
+        show.console.print(f"cancelled {cancelled:,} jobs")

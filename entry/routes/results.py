@@ -1,5 +1,7 @@
 """Results: what there is so far while a job runs, everything when it has ended; streamed, never gathered."""
 
+import csv
+import io
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -18,7 +20,8 @@ from entry.problems import REFUSALS
 from entry.routes.jobs import Wait, find
 from entry.views import ResultItem, ResultsView
 
-NDJSON = "application/x-ndjson"
+NDJSON, CSV = "application/x-ndjson", "text/csv"
+_FOLLOW_S = 0.3  # how often new results are looked for
 
 
 @get(
@@ -27,7 +30,8 @@ NDJSON = "application/x-ndjson"
     summary="Read a job's results",
     description=(
         "200 with everything once the job has ended; 206 with what there is so far, the missing spans and "
-        "`Retry-After` while it runs. Send `Accept: application/x-ndjson` for one item a line."
+        "`Retry-After` while it runs. Send `Accept: application/x-ndjson` for one item a line, `text/csv` for a table. "
+        "With `follow=true` items come one a line as they are stored, until the job has ended."
     ),
     responses={
         **REFUSALS,
@@ -41,27 +45,31 @@ async def read_results(
     uid: str,
     start: Annotated[int | None, Parameter(query="from", ge=0, required=False, description="first item")] = None,
     stop: Annotated[int | None, Parameter(query="to", ge=1, required=False, description="one past the last")] = None,
+    follow: Annotated[bool, Parameter(description="go on until the job has ended", required=False)] = False,
     wait_s: Wait = 0.0,
 ) -> Stream:
-    """Items in the catalogue's order."""
+    """Items in the catalogue's order; in the order in which they come when followed."""
     tag = await find(context, uid, wait_s)
     whole = tag.essential.span
     within = Span(whole.start if start is None else start, whole.stop if stop is None else stop)
     if within.start < whole.start or within.stop > whole.stop or not within.size:
         raise InputError("from", f"{within} is not inside of the job's span", f"Send a span inside of {whole}.")
+    if follow:
+        return Stream(_follow(context, tag, within), media_type=NDJSON)
     stored = await context.bus.results.stored(uid)
     missing = spans.gaps(within, stored)
     headers = {"Cuscuta-Status": str(tag.status), "Cuscuta-Missing-Items": str(spans.total(missing))}
     if not tag.status.terminal:
         headers["Retry-After"] = "2"
-    lines = NDJSON in request.headers.get("accept", "")
-    body = _ndjson(context, tag, within, stored) if lines else _json(context, tag, within, stored, missing)
-    return Stream(
-        body,
-        status_code=200 if tag.status.terminal else 206,
-        media_type=NDJSON if lines else "application/json",
-        headers=headers,
-    )
+    accept = request.headers.get("accept", "")
+    if NDJSON in accept:
+        media_type, body = NDJSON, _ndjson(context, tag, within, stored)
+    elif CSV in accept:
+        media_type, body = CSV, _csv(context, tag, within, stored)
+        headers["Content-Disposition"] = f'attachment; filename="{uid}.csv"'
+    else:
+        media_type, body = "application/json", _json(context, tag, within, stored, missing)
+    return Stream(body, status_code=200 if tag.status.terminal else 206, media_type=media_type, headers=headers)
 
 
 async def _json(
@@ -89,6 +97,36 @@ async def _json(
 async def _ndjson(context: Context, tag: JobTag, within: Span, stored: list[Span]) -> AsyncIterator[bytes]:
     async for items in _items(context, tag, within, stored):
         yield b"\n".join(items) + b"\n"
+
+
+async def _csv(context: Context, tag: JobTag, within: Span, stored: list[Span]) -> AsyncIterator[bytes]:
+    """Text as it is, anything else as JSON; an item without a value has an error instead."""
+    yield b"index,id,value,error\r\n"
+    async for items in _items(context, tag, within, stored):
+        text = io.StringIO(newline="")
+        rows = csv.writer(text)
+        for row in (msgspec.json.decode(item) for item in items):
+            value, error = row.get("value"), row.get("error")
+            shown = value if isinstance(value, str) else "" if error else msgspec.json.encode(value).decode()
+            rows.writerow([row["index"], row["id"], shown, f"{error['type']}: {error['message']}" if error else ""])
+        yield text.getvalue().encode()
+
+
+async def _follow(context: Context, tag: JobTag, within: Span) -> AsyncIterator[bytes]:
+    bus = context.bus
+    sent: list[Span] = []
+    while not context.feed.closed:
+        over = tag.status.terminal  # known before the look at what is stored: the last look then sees all
+        stored = await bus.broker.insist(lambda: bus.results.stored(tag.uid))  # noqa: B023 - awaited at once
+        inner = (spans.clip(span, within) for span in spans.union(stored))
+        new = [gap for span in inner if span.size for gap in spans.gaps(span, sent)]
+        for part in new:
+            async for lines in _ndjson(context, tag, part, stored):
+                yield lines
+        sent = spans.union([*sent, *new])
+        if over:
+            return
+        tag = await context.waits.until_ended(tag, _FOLLOW_S)
 
 
 async def _items(context: Context, tag: JobTag, within: Span, stored: list[Span]) -> AsyncIterator[list[bytes]]:

@@ -35,6 +35,17 @@ def test_judge_ends_a_job_only_when_every_item_is_accounted_for(stored: list[Spa
         assert finding.status is (JobStatus.COMPLETED if spans.total(stored) == 50 else JobStatus.FAILED)
 
 
+@given(parts, parts, st.integers(0, 50))
+def test_a_tolerance_completes_what_is_accounted_for_and_nothing_else(
+    stored: list[Span], dead: list[Span], tolerance: int
+) -> None:
+    finding = settling.judge(Span(0, 50), stored, dead, tolerance)
+    strict = settling.judge(Span(0, 50), stored, dead)
+    assert (finding.status is None) == (strict.status is None)  # what nobody has in hand is never tolerated
+    if finding.status is not None:
+        assert (finding.status is JobStatus.COMPLETED) == (50 - spans.total(stored) <= tolerance)
+
+
 @given(parts, parts, st.integers(1, 9))
 def test_unplanned_with_what_is_taken_is_the_whole_plan(queued: list[Span], covered: list[Span], seats: int) -> None:
     plan = spans.divide(spans.make_grid([1.0] * 50), Span(0, 50), seats)
