@@ -111,6 +111,7 @@ class Essential(Struct, frozen=True, omit_defaults=True):
     start_by: When | None = None
     tolerance: int = 0  # how many items may be given up for `completed`
     lane_policy: LanePolicy = "continue"
+    unique: bool = False
     labels: dict[str, str] = {}
     digest: str = ""  # of the request's body, to tell a repeated Idempotency-Key from an abused one
     traceparent: str | None = None

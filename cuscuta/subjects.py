@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cuscuta import spans
 from cuscuta.model import Priority
 from cuscuta.spans import Span
-from cuscuta.uids import is_uid
+from cuscuta.uids import is_uid, token_from
 
 EVENTS_STREAM = "CUSCUTA_EVENTS"
 DEAD_STREAM = "CUSCUTA_DEAD"
@@ -25,6 +25,7 @@ ANNOUNCE = "cuscuta.announce"
 LANES = "cuscuta.lane.>"
 ADMITS = "cuscuta.admit.>"
 CHUNKS = "cuscuta.chunk.>"
+UNIQUES = "cuscuta.unique.>"
 EVENTS = "cuscuta.event.>"
 DEAD = "cuscuta.dead.>"
 ADMISSION_CONSUMERS = {p: f"admission-{p}" for p in Priority}
@@ -78,6 +79,11 @@ def parse_lane(subject: str) -> tuple[str, str]:
     if head != "cuscuta.lane" or not is_uid(uid):
         raise ValueError(f"not a lane entry: {subject!r}")
     return lane, uid
+
+
+def unique(target: str, catalogue: str) -> str:
+    """Where the one running job of a target and a catalogue's content says that it is the one."""
+    return f"cuscuta.unique.{token_from(f'{target} {catalogue}')}"
 
 
 def admit(priority: Priority, uid: str) -> str:

@@ -26,6 +26,7 @@ class JobRequest(Struct, forbid_unknown_fields=True, kw_only=True, rename={"star
     `policy` and `chunk_items` say how the job is divided. A job that has not ended by its deadline, or not begun by
     `start_by`, ends `failed`; both are a time, or seconds from now. The tolerance says how many items, or what share of
     them, may be given up for `completed`. `lane_policy` says what a failure of the job before it in its lane means.
+    A `unique` job is not made if one of its target and catalogue runs already; that one is the answer.
     """
 
     target: Annotated[str, Meta(min_length=1, description="what the job asks about", examples=["player 17"])]
@@ -43,6 +44,7 @@ class JobRequest(Struct, forbid_unknown_fields=True, kw_only=True, rename={"star
     tolerance_items: Annotated[int, Meta(ge=0, le=limits.CATALOGUE_ITEMS)] | None = None
     tolerance_share: Annotated[float, Meta(ge=0, le=1)] | None = None
     lane_policy: LanePolicy = "continue"
+    unique: bool = False
     labels: dict[str, str] = {}
 
 
@@ -129,6 +131,7 @@ def essential(request: JobRequest, name: CatalogueName, clock: Clock) -> Essenti
         start_by=_time("start_by", request.start_by, request.start_by_s, now),
         tolerance=tolerance,
         lane_policy=request.lane_policy,
+        unique=request.unique,
         labels=request.labels,
         digest=hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()[:32],
         traceparent=telemetry.traceparent(),

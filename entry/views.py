@@ -12,12 +12,13 @@ from cuscuta.spans import Span
 
 
 class Accepted(Struct):
-    """The answer to a submit."""
+    """The answer to a submit. `existing`: a job that ran already, found because this one was to be `unique`."""
 
     uid: str
     status: JobStatus
     url: str
     results_url: str
+    existing: bool = False
 
 
 class ProgressView(Struct):

@@ -2,6 +2,7 @@
 
 from cuscuta import limits, subjects
 from cuscuta.broker.settle import release_lane, tidy
+from cuscuta.broker.unique import sweep
 from cuscuta.uids import is_uid
 from reaper.duty import Patience, Scene
 
@@ -30,9 +31,11 @@ class Leftovers:
             on_bus.discard(key)
             await bus.active_bucket.purge(key)
             await bus.work.purge(subjects.chunks_of(key))
+        claims = set(await bus.work.subjects(subjects.UNIQUES))
         running = {row.uid for row in scene.projection.open_jobs()}
-        suspects = self._patience.over((on_bus | set(lanes)) - running)
-        mended = 0
+        suspects = self._patience.over(((on_bus | set(lanes)) - running) | claims)
+        mended = sum([await sweep(bus, claim) for claim in list(suspects & claims)[: limits.DUTY_BATCH]])
+        suspects -= claims
         for uid in list(suspects)[: limits.DUTY_BATCH]:
             tag = await bus.tags.get(uid)
             if tag is None:

@@ -50,8 +50,8 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
     return [
         _stream(
             subjects.work_stream(),
-            "what waits to be done: lane entries, jobs to admit, chunks",
-            [subjects.LANES, subjects.ADMITS, subjects.CHUNKS],
+            "what waits to be done: lane entries, jobs to admit, chunks; and which jobs must stay the only ones",
+            [subjects.LANES, subjects.ADMITS, subjects.CHUNKS, subjects.UNIQUES],
             settings,
             retention="workqueue",
             discard="new",

@@ -12,6 +12,7 @@ from enum import StrEnum
 from cuscuta import limits, settling, spans, subjects
 from cuscuta.broker.bus import Bus
 from cuscuta.broker.tags import Edit, Known
+from cuscuta.broker.unique import release
 from cuscuta.model import ChunkBody, Failure, JobStatus, JobTag
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
@@ -119,6 +120,8 @@ async def tidy(bus: Bus, tag: JobTag) -> None:
         bus.active_bucket.purge(uid),
         bus.work.remove(subjects.admit(essential.priority, uid)),
     )
+    if essential.unique:
+        await release(bus, uid, essential)
     if essential.lane and (tag.status is not JobStatus.FAILED or await _stop_lane(bus, essential.lane, uid)):
         await release_lane(bus, essential.lane, uid)
     await bus.event(tag, str(tag.status), tag.status)

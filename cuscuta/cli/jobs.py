@@ -34,6 +34,7 @@ def jobs() -> None:
 @click.option("--start-by-s", type=float, help="Fail the job if it has not begun by then.")
 @click.option("--tolerance-items", type=int, help="So many items may be given up for `completed`.")
 @click.option("--tolerance-share", type=float, help="Such a share of the items may be given up for `completed`.")
+@click.option("--unique", is_flag=True, help="If a job of this target and catalogue runs already, name that one.")
 @click.option("--idempotency-key", help="The same key never makes two jobs.")
 @click.option("--watch", "watching", is_flag=True, help="Show progress until the job has ended.")
 @as_json_option
@@ -51,6 +52,7 @@ def submit(
     start_by_s: float | None,
     tolerance_items: int | None,
     tolerance_share: float | None,
+    unique: bool,
     idempotency_key: str | None,
     watching: bool,
     as_json: bool,
@@ -67,6 +69,7 @@ def submit(
         "start_by_s": start_by_s,
         "tolerance_items": tolerance_items,
         "tolerance_share": tolerance_share,
+        "unique": unique or None,
     }
     body.update({name: value for name, value in more.items() if value is not None})
     headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}

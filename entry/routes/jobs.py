@@ -13,8 +13,9 @@ from cuscuta.broker.projection import Summary
 from cuscuta.broker.retry import retry
 from cuscuta.broker.settle import close
 from cuscuta.broker.submit import submit
+from cuscuta.broker.unique import claim
 from cuscuta.errors import InputError
-from cuscuta.model import JobStatus, JobTag
+from cuscuta.model import Essential, JobStatus, JobTag
 from cuscuta.uids import is_uid, new_uid, uid_from
 from entry import filters, requests, views
 from entry.context import Context
@@ -44,15 +45,31 @@ async def submit_job(
             )
         essential = requests.essential(data, name, context.clock)
         uid = uid_from("idempotency", idempotency_key) if idempotency_key else new_uid(context.clock.wall())
+        if data.unique and (running := await _running(context, uid, essential)):
+            return _accepted(running, existing=True)
         named = idempotency_key is not None
         tag = await submit(bus, uid, essential, named=named, offer=context.admission.offer)
     context.projection.take_new(tag)
     return _accepted(tag)
 
 
-def _accepted(tag: JobTag) -> Response[views.Accepted]:
+async def _running(context: Context, uid: str, essential: Essential) -> JobTag | None:
+    """The job of the same target and catalogue that runs already: one that claims to be the only one, or any other.
+
+    Among unique jobs the claim decides; jobs that are not are found in this replica's list, a second late at most.
+    """
+    for row in context.projection.open_jobs():
+        if (row.target, row.catalogue_hash) == (essential.target, essential.catalogue) and row.uid != uid:
+            tag = await context.bus.tags.get(row.uid)
+            if tag is not None and not tag.status.terminal:
+                return tag
+    return await context.bus.broker.insist(lambda: claim(context.bus, uid, essential))
+
+
+def _accepted(tag: JobTag, *, existing: bool = False) -> Response[views.Accepted]:
     url = f"/jobs/{tag.uid}"
-    return Response(views.Accepted(tag.uid, tag.status, url, f"{url}/results"), headers={"Location": url})
+    body = views.Accepted(tag.uid, tag.status, url, f"{url}/results", existing)
+    return Response(body, headers={"Location": url})
 
 
 def _unknown(uid: str) -> InputError:

@@ -4,7 +4,7 @@ import asyncio
 import csv
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ class Sent(NamedTuple):
     data: Any
 
 
-async def events(h: House, path: str, after: int | None = None) -> AsyncIterator[Sent]:
+async def events(h: House, path: str, after: int | None = None) -> AsyncGenerator[Sent, None]:
     """What a browser's EventSource would see."""
     headers = {} if after is None else {"Last-Event-ID": str(after)}
     async with h.http.stream("GET", path, headers=headers, timeout=60) as answer:
@@ -163,7 +163,8 @@ async def test_results_are_followed_as_they_come(make_house: MakeHouse) -> None:
     h = await serving(make_house, latency_ms=30)
     items = await h.catalogue(80)
     uid = await h.submit()
-    rows, running = [], 0
+    rows: list[dict[str, Any]] = []
+    running = False
     async with h.http.stream("GET", f"/jobs/{uid}/results", params={"follow": "true"}, timeout=60) as answer:
         async for line in answer.aiter_lines():
             if not rows:

@@ -2,9 +2,13 @@
 
 from typing import Any
 
+from cuscuta.broker.unique import claim
+from cuscuta.model import Essential
+from cuscuta.spans import Span
+from cuscuta.uids import new_uid
 from tests.conftest import MakeHouse
 from tests.support import checks
-from tests.support.house import House
+from tests.support.house import House, gather
 from tests.support.wait import until
 from worker.upstream.reference.rules import score
 
@@ -151,3 +155,50 @@ async def test_jobs_are_cancelled_by_filter_once_they_were_counted(make_house: M
 
 async def _listed(h: House, count: int) -> bool:
     return len((await h.call("GET", "/jobs", params={"limit": 100}))["jobs"]) == count
+
+
+async def test_a_unique_job_is_made_once(make_house: MakeHouse) -> None:
+    """50 posts at once through two replicas make one job; once it has ended, another one may be made."""
+    h = await serving(make_house, seats=0)
+    await h.catalogue(10)
+    urls = [str(h.http.base_url)]
+    await h.entry()
+    urls.append(str(h.http.base_url))
+
+    async def post(n: int) -> dict[str, Any]:
+        body = {"target": "player 1", "catalogue": "songs", "unique": True}
+        answer = await h.http.post(f"{urls[n % 2]}/jobs", json=body)
+        assert answer.status_code == 202, answer.text
+        return dict(answer.json())
+
+    answers = await gather(*(post(n) for n in range(50)))
+    assert len({answer["uid"] for answer in answers}) == 1
+    assert sum(not answer["existing"] for answer in answers) == 1
+    uid = answers[0]["uid"]
+    assert len((await h.call("GET", "/jobs"))["jobs"]) == 1
+    other = await h.submit("player 2", unique=True)
+    assert other != uid
+    await h.call("DELETE", f"/jobs/{uid}")
+    assert (await post(0))["uid"] != uid
+    for row in (await h.call("GET", "/jobs"))["jobs"]:
+        await h.call("DELETE", f"/jobs/{row['uid']}")
+    await checks.nothing_left(h)
+
+
+async def test_a_unique_job_gives_way_to_any_that_runs_and_its_claim_is_swept(make_house: MakeHouse) -> None:
+    h = await serving(make_house, seats=0)
+    await h.catalogue(10)
+    plain = await h.submit("player 1")
+    assert await h.submit("player 1", unique=True) == plain
+    bus = await h.bus()
+    name = await bus.catalogues.resolve("songs")
+    assert name is not None
+    lost = Essential("player 3", name.hash, "songs", Span(0, 10), unique=True)
+    assert await claim(bus, new_uid(bus.clock.wall()), lost) is None  # and its submit died
+    uid = await h.submit("player 3", unique=True)
+    assert (await h.job(uid))["status"] in ("queueing", "pending")
+    lost = Essential("player 4", name.hash, "songs", Span(0, 10), unique=True)
+    assert await claim(bus, new_uid(bus.clock.wall()), lost) is None
+    for one in (plain, uid):
+        await h.call("DELETE", f"/jobs/{one}")
+    await checks.nothing_left(h)  # the claim that belongs to no job too
