@@ -122,6 +122,28 @@ async def test_a_failure_stops_the_jobs_behind_it_that_say_so(make_house: MakeHo
     assert {call[1] for call in (await h.world())["calls"]} == {"player 8", "player 9"}
 
 
+async def test_a_failing_job_keeps_its_lane_through_back_off_and_a_restart_of_entry(make_house: MakeHouse) -> None:
+    """The second job of a lane is not asked for before the first has ended, whatever the first goes through (FIELD 16)."""
+    h = await serving(make_house, latency_ms=20)
+    items = await h.catalogue(30)
+    await h.control(set={"mode": "500", "mode_calls": 3})
+    first, second = await h.submit("player 1", key="lane"), await h.submit("player 2", key="lane")
+    await until(lambda: _refused(h, 4), 10, "the first has failed a few times")
+    entry = next(proc for proc in h.procs if "entry" in proc.name)
+    entry.stop()
+    await h.entry()
+    for target, uid in (("player 1", first), ("player 2", second)):
+        await h.ended(uid)
+        await checks.complete(h, uid, target, items)
+    calls = (await h.world())["calls"]
+    last = max(call[4] for call in calls if call[1] == "player 1")
+    assert min(call[3] for call in calls if call[1] == "player 2") >= last
+
+
+async def _refused(h: House, count: int) -> bool:
+    return bool((await h.world())["counts"].get("status_500", 0) >= count)
+
+
 async def test_a_cancelled_predecessor_stops_nobody(make_house: MakeHouse) -> None:
     h = await serving(make_house, seats=0)
     items = await h.catalogue(10)
