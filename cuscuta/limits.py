@@ -76,6 +76,8 @@ BATCH_MESSAGES = _bound("BATCH_MESSAGES", 1_000, "messages", "the server's own l
 LANE_STOPS = _bound(
     "LANE_STOPS", 100, "jobs", "ended at once behind a failed one in their lane; the reaper goes on from there [chosen]"
 )
+AFTER = _bound("AFTER", 100, "jobs", "that one job may wait for [chosen]")
+GRAPH_JOBS = _bound("GRAPH_JOBS", 1_000, "jobs", "that one graph shows [chosen]")
 CANCELS = _bound("CANCELS", 1_000, "jobs", "that one request by filter cancels; it says how many are left [chosen]")
 EVENTS_RECENT = _bound("EVENTS_RECENT", 1_000, "events", "in memory of an entry replica, for their readers [chosen]")
 PROGRESS_KEPT = _bound("PROGRESS_KEPT", 1_000, "jobs", "whose progress an entry replica remembers for 0.5 s [chosen]")

@@ -4,7 +4,6 @@ Old beside new: unknown fields are ignored, new fields must be optional. `tests/
 every record that was ever stored, and a test reads them.
 """
 
-import hashlib
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -19,6 +18,7 @@ from cuscuta.spans import Policy, Span
 
 Param = str | int | float | bool | None
 LanePolicy = Literal["continue", "stop"]  # what a job does when the job before it in its lane has failed
+AfterWhen = Literal["completed", "any", "failed", "ended"]  # all completed, one completed, one failed, all ended
 RecordT = TypeVar("RecordT")
 When = Annotated[datetime, msgspec.Meta(tz=True)]  # a time without a zone cannot be compared with one that has it
 
@@ -112,6 +112,10 @@ class Essential(Struct, frozen=True, omit_defaults=True):
     tolerance: int = 0  # how many items may be given up for `completed`
     lane_policy: LanePolicy = "continue"
     unique: bool = False
+    after: tuple[str, ...] = ()
+    after_when: AfterWhen = "completed"
+    on_success: "Essential | None" = None
+    on_failure: "Essential | None" = None
     labels: dict[str, str] = {}
     digest: str = ""  # of the request's body, to tell a repeated Idempotency-Key from an abused one
     traceparent: str | None = None
@@ -287,12 +291,3 @@ def decode(data: bytes, kind: type[RecordT]) -> RecordT:
 def decode_chunk(data: bytes) -> ChunkBody:
     """Like `decode`; the chunks of a job mostly have one body, so the last ones are remembered."""
     return decode(data, ChunkBody)
-
-
-def content_hash(items: list[Item]) -> str:
-    """The name of a catalogue's content: 32 hexadecimal digits."""
-    digest = hashlib.sha256()
-    for item in items:
-        digest.update(_encoder.encode(item))
-        digest.update(b"\n")
-    return digest.hexdigest()[:32]

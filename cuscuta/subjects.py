@@ -26,6 +26,7 @@ LANES = "cuscuta.lane.>"
 ADMITS = "cuscuta.admit.>"
 CHUNKS = "cuscuta.chunk.>"
 UNIQUES = "cuscuta.unique.>"
+AFTERS = "cuscuta.after.>"
 EVENTS = "cuscuta.event.>"
 DEAD = "cuscuta.dead.>"
 ADMISSION_CONSUMERS = {p: f"admission-{p}" for p in Priority}
@@ -79,6 +80,16 @@ def parse_lane(subject: str) -> tuple[str, str]:
     if head != "cuscuta.lane" or not is_uid(uid):
         raise ValueError(f"not a lane entry: {subject!r}")
     return lane, uid
+
+
+def after(before: str, uid: str) -> str:
+    """A job that waits for another one's end."""
+    return f"cuscuta.after.{before}.{uid}"
+
+
+def after_all(before: str) -> str:
+    """Filter for the jobs that wait for a job's end."""
+    return f"cuscuta.after.{before}.*"
 
 
 def unique(target: str, catalogue: str) -> str:

@@ -13,7 +13,7 @@ from cuscuta import __version__, limits
 from cuscuta.errors import BrokerRefused, BrokerUnavailable, DatabaseUnavailable, InputError
 from entry import problems
 from entry.context import Context, provide_context
-from entry.routes import accounts, catalogues, events, health, jobs, queue, results, workers
+from entry.routes import accounts, catalogues, events, graph, health, jobs, queue, results, workers
 
 ROUTES = [
     jobs.submit_job,
@@ -22,6 +22,7 @@ ROUTES = [
     jobs.cancel_job,
     jobs.cancel_jobs,
     jobs.retry_job,
+    graph.show_graph,
     results.read_results,
     events.follow_all,
     events.follow_job,

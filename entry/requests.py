@@ -1,17 +1,18 @@
 """What callers send, and every check of it that a type cannot say."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from cuscuta import limits, telemetry
 from cuscuta.clock import Clock
 from cuscuta.errors import InputError
-from cuscuta.model import CatalogueName, Essential, Item, LanePolicy, Param, Priority, When
+from cuscuta.model import AfterWhen, CatalogueName, Essential, Item, LanePolicy, Param, Priority, When
 from cuscuta.spans import Policy, Span
 from cuscuta.uids import token_from
 from entry import problems
@@ -19,15 +20,8 @@ from entry import problems
 _YEARS_S = 10 * 365 * 86_400.0
 
 
-class JobRequest(Struct, forbid_unknown_fields=True, kw_only=True, rename={"start": "from", "stop": "to"}):
-    """A job to be done: `target` is asked about for every item of `catalogue`.
-
-    `from` and `to` cut a half-open span out of the catalogue. `key` is the lane (default: the target; null: none).
-    `policy` and `chunk_items` say how the job is divided. A job that has not ended by its deadline, or not begun by
-    `start_by`, ends `failed`; both are a time, or seconds from now. The tolerance says how many items, or what share of
-    them, may be given up for `completed`. `lane_policy` says what a failure of the job before it in its lane means.
-    A `unique` job is not made if one of its target and catalogue runs already; that one is the answer.
-    """
+class FollowUp(Struct, forbid_unknown_fields=True, kw_only=True, rename={"start": "from", "stop": "to"}):
+    """A job that follows another one's end: the same fields as a job, without times and further jobs."""
 
     target: Annotated[str, Meta(min_length=1, description="what the job asks about", examples=["player 17"])]
     catalogue: Annotated[str, Meta(min_length=1, description="name of a catalogue", examples=["songs"])]
@@ -37,15 +31,33 @@ class JobRequest(Struct, forbid_unknown_fields=True, kw_only=True, rename={"star
     priority: Priority = Priority.NORMAL
     policy: Policy = Policy.CHUNK
     chunk_items: Annotated[int, Meta(ge=1, le=limits.CHUNK_ITEMS)] | None = None
+    tolerance_items: Annotated[int, Meta(ge=0, le=limits.CATALOGUE_ITEMS)] | None = None
+    tolerance_share: Annotated[float, Meta(ge=0, le=1)] | None = None
+    lane_policy: LanePolicy = "continue"
+    labels: dict[str, str] = {}
+
+
+class JobRequest(FollowUp, kw_only=True):
+    """A job to be done: `target` is asked about for every item of `catalogue`.
+
+    `from` and `to` cut a half-open span out of the catalogue. `key` is the lane (default: the target; null: none).
+    `policy` and `chunk_items` say how the job is divided. A job that has not ended by its deadline, or not begun by
+    `start_by`, ends `failed`; both are a time, or seconds from now. The tolerance says how many items, or what share of
+    them, may be given up for `completed`. `lane_policy` says what a failure of the job before it in its lane means.
+    A `unique` job is not made if one of its target and catalogue runs already; that one is the answer.
+    A job waits for those in `after`: until all are completed, until any is, until one has failed, or until all have
+    ended (`after_when`); if that cannot come any more it ends. `on_success` and `on_failure` follow its own end.
+    """
+
     deadline_s: Annotated[float, Meta(gt=0, le=_YEARS_S)] | None = None
     deadline: When | None = None
     start_by_s: Annotated[float, Meta(gt=0, le=_YEARS_S)] | None = None
     start_by: When | None = None
-    tolerance_items: Annotated[int, Meta(ge=0, le=limits.CATALOGUE_ITEMS)] | None = None
-    tolerance_share: Annotated[float, Meta(ge=0, le=1)] | None = None
-    lane_policy: LanePolicy = "continue"
     unique: bool = False
-    labels: dict[str, str] = {}
+    after: Annotated[tuple[str, ...], Meta(max_length=limits.AFTER, description="uids")] = ()
+    after_when: AfterWhen = "completed"
+    on_success: FollowUp | None = None
+    on_failure: FollowUp | None = None
 
 
 class ItemRequest(Struct, forbid_unknown_fields=True):
@@ -80,7 +92,7 @@ class AccountChange(Struct, forbid_unknown_fields=True):
     disabled: bool | None = None
 
 
-for _kind in (JobRequest, ItemRequest, CatalogueRequest, AccountRequest, AccountChange):
+for _kind in (JobRequest, FollowUp, ItemRequest, CatalogueRequest, AccountRequest, AccountChange):
     problems.KNOWN_FIELDS.update(_kind.__struct_encode_fields__)
 
 
@@ -93,8 +105,36 @@ def _bytes(field: str, text: str, most: int) -> None:
         raise InputError(field, f"is {size:,} bytes long", f"At most {most:,} bytes are taken.")
 
 
-def essential(request: JobRequest, name: CatalogueName, clock: Clock) -> Essential:
-    """The job that a request describes. Raises InputError."""
+def essential(request: JobRequest, names: Mapping[str, CatalogueName], clock: Clock) -> Essential:
+    """The job that a request describes; `names` are the catalogues that it speaks of. Raises InputError."""
+    now = clock.wall()
+    return replace(
+        _core(request, names),
+        deadline=_time("deadline", request.deadline, request.deadline_s, now),
+        start_by=_time("start_by", request.start_by, request.start_by_s, now),
+        unique=request.unique,
+        after=tuple(dict.fromkeys(request.after)),
+        after_when=request.after_when,
+        on_success=_follow_up("on_success", request.on_success, names),
+        on_failure=_follow_up("on_failure", request.on_failure, names),
+    )
+
+
+def _follow_up(field: str, request: FollowUp | None, names: Mapping[str, CatalogueName]) -> Essential | None:
+    if request is None:
+        return None
+    try:
+        return _core(request, names)
+    except InputError as error:
+        raise InputError(f"{field}.{error.field}", error.message, error.fix, error.status) from None
+
+
+def _core(request: FollowUp, names: Mapping[str, CatalogueName]) -> Essential:
+    name = names.get(request.catalogue)
+    if name is None:
+        raise InputError(
+            "catalogue", f"there is no catalogue {request.catalogue[:80]!r}", "PUT /catalogues/{name} first."
+        )
     _bytes("target", request.target, limits.TARGET_BYTES)
     if isinstance(request.key, str):
         _bytes("key", request.key, limits.TARGET_BYTES)
@@ -111,7 +151,6 @@ def essential(request: JobRequest, name: CatalogueName, clock: Clock) -> Essenti
     if not span.size:
         raise InputError("from", f"the span {span} is empty", f"Send from < to, within 0 and {name.items}.")
     lane_key = request.target if request.key is UNSET else request.key
-    now = clock.wall()
     tolerance = request.tolerance_items or 0
     if request.tolerance_share is not None:
         if request.tolerance_items is not None:
@@ -127,11 +166,8 @@ def essential(request: JobRequest, name: CatalogueName, clock: Clock) -> Essenti
         priority=request.priority,
         policy=request.policy,
         chunk_items=request.chunk_items or limits.CHUNK_ITEMS,
-        deadline=_time("deadline", request.deadline, request.deadline_s, now),
-        start_by=_time("start_by", request.start_by, request.start_by_s, now),
         tolerance=tolerance,
         lane_policy=request.lane_policy,
-        unique=request.unique,
         labels=request.labels,
         digest=hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()[:32],
         traceparent=telemetry.traceparent(),

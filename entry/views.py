@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from cuscuta import settling
 from cuscuta.broker.projection import Summary
-from cuscuta.model import CatalogueHead, CatalogueName, Failure, JobStatus, JobTag, LanePolicy, Priority
+from cuscuta.model import AfterWhen, CatalogueHead, CatalogueName, Failure, JobStatus, JobTag, LanePolicy, Priority
 from cuscuta.spans import Span
 
 
@@ -60,6 +60,8 @@ class JobView(Struct):
     start_by: datetime | None
     tolerance: int
     lane_policy: LanePolicy
+    after: tuple[str, ...]
+    after_when: AfterWhen
     results_url: str
 
 
@@ -75,6 +77,21 @@ class Cancelled(Struct):
 
     matched: int
     cancelled: int
+
+
+class GraphJob(Struct):
+    """A job of a graph."""
+
+    uid: str
+    status: JobStatus
+    target: str
+
+
+class Graph(Struct):
+    """Jobs, and which of them runs after which: pairs of uids, the earlier first."""
+
+    jobs: list[GraphJob]
+    edges: list[tuple[str, str]]
 
 
 class ResultItem(Struct, omit_defaults=True):
@@ -202,6 +219,8 @@ def job(tag: JobTag, stored: list[Span], waiting_for: str | None, now: datetime)
         start_by=essential.start_by,
         tolerance=essential.tolerance,
         lane_policy=essential.lane_policy,
+        after=essential.after,
+        after_when=essential.after_when,
         results_url=f"/jobs/{tag.uid}/results",
     )
 

@@ -31,6 +31,8 @@ class Leftovers:
             on_bus.discard(key)
             await bus.active_bucket.purge(key)
             await bus.work.purge(subjects.chunks_of(key))
+        for subject in await bus.work.subjects(subjects.AFTERS):
+            on_bus.add(subject.rsplit(".", 1)[1])
         claims = set(await bus.work.subjects(subjects.UNIQUES))
         running = {row.uid for row in scene.projection.open_jobs()}
         suspects = self._patience.over(((on_bus | set(lanes)) - running) | claims)
@@ -52,6 +54,7 @@ class Leftovers:
         await bus.work.purge(subjects.chunks_of(uid))
         await bus.work.drop_job_consumer(uid)
         await bus.active_bucket.purge(uid)
+        await bus.work.purge(subjects.after("*", uid))
         for priority in subjects.ADMISSION_CONSUMERS:
             await bus.work.remove(subjects.admit(priority, uid))
         if lane:

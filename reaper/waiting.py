@@ -2,6 +2,7 @@
 
 from cuscuta import limits, subjects
 from cuscuta.broker.activate import activate
+from cuscuta.broker.settle import advance
 from cuscuta.broker.submit import enqueue
 from cuscuta.errors import NoRoom
 from cuscuta.model import JobStatus
@@ -15,6 +16,7 @@ class LostWaiting:
 
     def __init__(self, patience: Patience, stuck: Patience) -> None:
         self._patience, self._stuck = patience, stuck
+        self._seen = ""  # the last of those that wait for others
 
     async def round(self, scene: Scene) -> int:
         """Enqueue again what is in no queue; admit the head of a lane that nobody admitted."""
@@ -26,11 +28,13 @@ class LostWaiting:
         work = scene.bus.work
         admitted = _uids(await work.subjects(subjects.ADMITS))
         in_lanes = _uids(await work.subjects(subjects.LANES))
-        suspects, lanes = set(), {}
+        suspects, lanes, befores = set(), {}, []
         for uid, row in rows.items():
             if uid in admitted:
                 continue
-            if row.lane is None or uid not in in_lanes:
+            if row.after and uid not in in_lanes:
+                befores.append(uid)
+            elif row.lane is None or uid not in in_lanes:
                 suspects.add(uid)
             else:
                 lanes[row.lane] = row
@@ -45,7 +49,17 @@ class LostWaiting:
                 scene.log.warning("a job that nobody would have started is queued again", uid=uid)
                 await enqueue(scene.bus, known)
                 mended += 1
+        for uid in self._next(befores):
+            known = await scene.bus.tags.read(uid)
+            mended += known is not None and await advance(scene.bus, known)
         return mended + await self._admit_stuck(scene, admitted & set(rows))
+
+    def _next(self, befores: list[str]) -> list[str]:
+        """Some of the jobs that wait for others, all of them in turn."""
+        befores = [uid for uid in sorted(befores) if uid > self._seen] or sorted(befores)
+        some = befores[: limits.DUTY_BATCH]
+        self._seen = some[-1] if some else ""
+        return some
 
     async def _admit_stuck(self, scene: Scene, waiting: set[str]) -> int:
         """A job whose admit message stands for long although there is room: nobody is given it, so admit it here."""

@@ -50,8 +50,8 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
     return [
         _stream(
             subjects.work_stream(),
-            "what waits to be done: lane entries, jobs to admit, chunks; and which jobs must stay the only ones",
-            [subjects.LANES, subjects.ADMITS, subjects.CHUNKS, subjects.UNIQUES],
+            "what waits to be done: lane entries, jobs to admit, chunks; who waits for whom, who is the only one",
+            [subjects.LANES, subjects.ADMITS, subjects.CHUNKS, subjects.UNIQUES, subjects.AFTERS],
             settings,
             retention="workqueue",
             discard="new",

@@ -42,6 +42,7 @@ class Summary(Struct, frozen=True):
     ended_at: datetime | None
     deadline: datetime | None
     start_by: datetime | None
+    after: tuple[str, ...]
 
     @property
     def place(self) -> tuple[datetime, str]:
@@ -69,6 +70,7 @@ def summarise(tag: JobTag) -> Summary:
         ended_at=tag.queue.ended_at,
         deadline=tag.essential.deadline,
         start_by=tag.essential.start_by,
+        after=tag.essential.after,
     )
 
 
@@ -80,6 +82,7 @@ class Projection:
         self._rows: dict[str, Summary] = {}
         self._open: dict[str, Summary] = {}
         self._places: list[tuple[datetime, str]] = []
+        self._later: dict[str, set[str]] = {}  # who runs after whom
         self._revision = 0
         self._hint = asyncio.Event()
         self.caught_up = asyncio.Event()
@@ -123,6 +126,8 @@ class Projection:
         row = summarise(tag)
         if row.uid not in self._rows:
             insort(self._places, row.place)
+            for before in row.after:
+                self._later.setdefault(before, set()).add(row.uid)
         self._rows[row.uid] = row
         if row.status.terminal:
             self._open.pop(row.uid, None)
@@ -152,8 +157,13 @@ class Projection:
     def drop(self, uids: set[str]) -> None:
         """Forget rows."""
         for uid in uids:
-            self._rows.pop(uid, None)
+            row = self._rows.pop(uid, None)
             self._open.pop(uid, None)
+            for before in row.after if row else ():
+                if later := self._later.get(before):
+                    later.discard(uid)
+                    if not later:
+                        del self._later[before]
         self._places = [place for place in self._places if place[1] in self._rows]
 
     def get(self, uid: str) -> Summary | None:
@@ -163,6 +173,10 @@ class Projection:
     def open_jobs(self) -> list[Summary]:
         """Jobs that have not ended."""
         return list(self._open.values())
+
+    def later(self, uid: str) -> set[str]:
+        """The jobs that run after a job."""
+        return self._later.get(uid, set())
 
     def catalogues(self) -> set[str]:
         """The contents that kept jobs are about."""

@@ -9,13 +9,19 @@ import asyncio
 from collections.abc import Sequence
 from enum import StrEnum
 
+from msgspec.structs import replace
+
 from cuscuta import limits, settling, spans, subjects
+from cuscuta.broker import after
 from cuscuta.broker.bus import Bus
+from cuscuta.broker.submit import begin, submit
 from cuscuta.broker.tags import Edit, Known
 from cuscuta.broker.unique import release
+from cuscuta.dependencies import Turn
 from cuscuta.model import ChunkBody, Failure, JobStatus, JobTag
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
+from cuscuta.uids import uid_from
 
 
 class Settled(StrEnum):
@@ -111,10 +117,12 @@ def _ending(bus: Bus, status: JobStatus, failures: Sequence[Failure], stored: Se
 
 
 async def tidy(bus: Bus, tag: JobTag) -> None:
-    """Remove what an ended job leaves on the bus and let the next job of its lane go; every step may be repeated."""
+    """Remove what an ended job leaves on the bus and let others go on; every step may be repeated."""
     uid, essential = tag.uid, tag.essential
     await bus.announce("ended", uid)  # before the lane goes on: nobody polls for this one when the next one starts
-    await asyncio.gather(
+    await _follow_up(bus, tag)  # before anything goes: what is left lets the reaper try again
+    waiting, *_ = await asyncio.gather(
+        after.waiting(bus, uid),
         bus.work.purge(subjects.chunks_of(uid)),
         bus.work.drop_job_consumer(uid),
         bus.active_bucket.purge(uid),
@@ -122,9 +130,37 @@ async def tidy(bus: Bus, tag: JobTag) -> None:
     )
     if essential.unique:
         await release(bus, uid, essential)
+    if essential.after:
+        await after.forget(bus, tag)
     if essential.lane and (tag.status is not JobStatus.FAILED or await _stop_lane(bus, essential.lane, uid)):
         await release_lane(bus, essential.lane, uid)
+    for later in waiting[: limits.DUTY_BATCH]:  # the reaper looks at the rest
+        if known := await bus.tags.read(later):
+            await advance(bus, known)
     await bus.event(tag, str(tag.status), tag.status)
+
+
+async def _follow_up(bus: Bus, tag: JobTag) -> None:
+    """Submit what is to follow a job's success or failure, once for each of its runs."""
+    essential = tag.essential
+    follow = {JobStatus.COMPLETED: essential.on_success, JobStatus.FAILED: essential.on_failure}.get(tag.status)
+    if follow is not None:
+        follow = replace(follow, after=(tag.uid,), after_when="ended")
+        await submit(bus, uid_from("follow-up", tag.run_ids[-1], str(tag.status)), follow)
+
+
+async def advance(bus: Bus, known: Known) -> bool:
+    """Let a job that waits for others begin, or end if its turn will never come; whether one of the two."""
+    tag = known.tag
+    if tag.status is not JobStatus.QUEUEING:
+        return False
+    match await begin(bus, known):
+        case Turn.WAIT:
+            return False
+        case Turn.NEVER:
+            status, why = after.never(tag, bus)
+            await close(bus, tag.uid, status, [why])
+    return True
 
 
 async def _stop_lane(bus: Bus, lane: str, uid: str) -> bool:

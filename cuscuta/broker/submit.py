@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 from cuscuta import limits
+from cuscuta.broker import after
 from cuscuta.broker.bus import Bus
 from cuscuta.broker.tags import Known
+from cuscuta.dependencies import Turn
 from cuscuta.errors import InputError, QueueFull
 from cuscuta.model import Essential, JobStatus, JobTag, Queue
 
@@ -36,8 +38,21 @@ async def submit(
     if named and standing is None:
         await bus.broker.insist(lambda: bus.results.forget(uid))
     if accepted.tag.status is JobStatus.QUEUEING:
-        await bus.broker.insist(lambda: enqueue(bus, accepted, offer))
+        await bus.broker.insist(lambda: begin(bus, accepted, offer))
     return accepted.tag
+
+
+async def begin(bus: Bus, known: Known, offer: Offer = lambda known: False) -> Turn:
+    """Let an accepted job take its way if it waits for no other; whoever gets NEVER must end it. Safe to repeat."""
+    if known.tag.essential.after:
+        await after.wait(bus, known.tag)
+        now = await after.turn(bus, known.tag)  # after that: whoever ends a job from here on sees that this one waits
+        if now is not Turn.BEGIN:
+            return now
+    await enqueue(bus, known, offer)
+    if known.tag.essential.after:
+        await after.forget(bus, known.tag)
+    return Turn.BEGIN
 
 
 async def enqueue(bus: Bus, known: Known, offer: Offer = lambda known: False) -> None:

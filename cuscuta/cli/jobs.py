@@ -1,19 +1,17 @@
 """`cuscuta jobs`."""
 
 import json
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import rich_click as click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cuscuta.cli import show
 from cuscuta.cli.client import Client
+from cuscuta.cli.watch import ENDED, print_job, watch_job
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
-_ENDED = ("completed", "failed", "cancelled")
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -34,6 +32,7 @@ def jobs() -> None:
 @click.option("--start-by-s", type=float, help="Fail the job if it has not begun by then.")
 @click.option("--tolerance-items", type=int, help="So many items may be given up for `completed`.")
 @click.option("--tolerance-share", type=float, help="Such a share of the items may be given up for `completed`.")
+@click.option("--after", multiple=True, metavar="UID", help="Wait until this job is completed; may be repeated.")
 @click.option("--unique", is_flag=True, help="If a job of this target and catalogue runs already, name that one.")
 @click.option("--idempotency-key", help="The same key never makes two jobs.")
 @click.option("--watch", "watching", is_flag=True, help="Show progress until the job has ended.")
@@ -52,6 +51,7 @@ def submit(
     start_by_s: float | None,
     tolerance_items: int | None,
     tolerance_share: float | None,
+    after: tuple[str, ...],
     unique: bool,
     idempotency_key: str | None,
     watching: bool,
@@ -70,12 +70,13 @@ def submit(
         "tolerance_items": tolerance_items,
         "tolerance_share": tolerance_share,
         "unique": unique or None,
+        "after": after or None,
     }
     body.update({name: value for name, value in more.items() if value is not None})
     headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
     accepted = client.call("POST", "/jobs", json=body, headers=headers)
     if watching:
-        _watch(client, accepted["uid"], as_json)
+        watch_job(client, accepted["uid"], as_json)
     elif as_json:
         show.as_json(accepted)
     else:
@@ -100,32 +101,7 @@ def show_job(client: Client, uid: str, as_json: bool) -> None:
     if as_json:
         show.as_json(job)
     else:
-        _print(job)
-
-
-def _print(job: dict[str, Any]) -> None:
-    progress = job["progress"]
-    show.fields(
-        [
-            ("job", job["uid"]),
-            ("status", job["status"]),
-            ("waits for", job["waiting_for"]),
-            ("target", job["target"]),
-            ("catalogue", job["catalogue"]),
-            ("progress", f"{progress['done']} of {progress['total']} items ({progress['share']:.0%})"),
-            ("rate", f"{job['rate_per_s']} items/s" if job["rate_per_s"] else None),
-            ("eta", f"{job['eta_s']} s" if job["eta_s"] is not None else None),
-            ("missing", [f"{a}-{b}" for a, b in progress["missing"]] if job["status"] in _ENDED else None),
-            ("retries", job["retries"] or None),
-            ("failures", job["failure_counts"]),
-            ("labels", job["labels"]),
-            ("submitted", show.when(job["created_at"])),
-            ("admitted", show.when(job["admitted_at"])),
-            ("ended", show.when(job["ended_at"])),
-        ]
-    )
-    for failure in job["failures"][-5:]:
-        show.console.print(f"  {show.when(failure['at'])} {failure['type']}: {failure['message']}", markup=False)
+        print_job(job)
 
 
 def _filters(statuses: list[str]) -> Callable[[CommandT], CommandT]:
@@ -155,7 +131,7 @@ def _filter(
 
 
 @jobs.command("list")
-@_filters(["queueing", "pending", *_ENDED])
+@_filters(["queueing", "pending", *ENDED])
 @click.option("--limit", type=click.IntRange(1, 500), default=50)
 @click.option("--before", help="`next` of the page before.")
 @as_json_option
@@ -197,35 +173,7 @@ def list_jobs(
 @click.pass_obj
 def watch(client: Client, uid: str, as_json: bool) -> None:
     """Show a job's progress until it has ended; exit code 1 if it did not complete."""
-    _watch(client, uid, as_json)
-
-
-def _watch(client: Client, uid: str, as_json: bool) -> None:
-    path = f"/jobs/{quote(uid, safe='')}"
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=show.messages, disable=as_json) as bar:
-        job = client.call("GET", path)
-        task = bar.add_task("", total=job["progress"]["total"], rate="")
-        while True:
-            rate = f"{job['rate_per_s']}/s" if job["rate_per_s"] else ""
-            doing = f"waits for {job['waiting_for']}" if job["waiting_for"] else job["status"]
-            bar.update(task, description=doing, completed=job["progress"]["done"], rate=rate)
-            if job["status"] in _ENDED:
-                break
-            time.sleep(0.2)
-            job = client.call("GET", path)
-    if as_json:
-        show.as_json(job)
-    else:
-        _print(job)
-    if job["status"] != "completed":
-        raise SystemExit(1)
+    watch_job(client, uid, as_json)
 
 
 @jobs.command()
@@ -254,7 +202,7 @@ def retry(client: Client, uid: str, watching: bool, as_json: bool) -> None:
     """Run what an ended job has no result for, under the same uid."""
     accepted = client.call("POST", f"/jobs/{quote(uid, safe='')}/retry")
     if watching:
-        _watch(client, uid, as_json)
+        watch_job(client, uid, as_json)
     elif as_json:
         show.as_json(accepted)
     else:
@@ -283,7 +231,7 @@ def cancel(
         raise click.UsageError("Name a job or a filter: --status, --target, --catalogue, --label.")
     if uid:
         job = client.call("DELETE", f"/jobs/{quote(uid, safe='')}")
-        show.as_json(job) if as_json else _print(job)
+        show.as_json(job) if as_json else print_job(job)
         return
     matched = client.call("DELETE", "/jobs", params=params)["matched"]
     if matched and not yes:

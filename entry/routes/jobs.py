@@ -1,6 +1,7 @@
 """Jobs: submit, show, list, cancel."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -38,19 +39,26 @@ async def submit_job(
     """Accept a job. The answer names where it can be seen and where its results will be."""
     with telemetry.span("submit"):
         bus = context.bus
-        name = await bus.catalogues.resolve(data.catalogue)
-        if name is None:
-            raise InputError(
-                "catalogue", f"there is no catalogue {data.catalogue[:80]!r}", "PUT /catalogues/{name} first."
-            )
-        essential = requests.essential(data, name, context.clock)
+        jobs = [data, *(job for job in (data.on_success, data.on_failure) if job)]
+        names = {job.catalogue: await bus.catalogues.resolve(job.catalogue) for job in jobs}
+        essential = requests.essential(data, {key: name for key, name in names.items() if name}, context.clock)
         uid = uid_from("idempotency", idempotency_key) if idempotency_key else new_uid(context.clock.wall())
+        await _must_exist(context, uid, essential.after)
         if data.unique and (running := await _running(context, uid, essential)):
             return _accepted(running, existing=True)
         named = idempotency_key is not None
         tag = await submit(bus, uid, essential, named=named, offer=context.admission.offer)
     context.projection.take_new(tag)
     return _accepted(tag)
+
+
+async def _must_exist(context: Context, uid: str, befores: Sequence[str]) -> None:
+    """Refuse to wait for what is not there, and for oneself. A job waits for older ones only, so there is no cycle."""
+    for i, before in enumerate(befores):
+        if before == uid:
+            raise InputError(f"after[{i}]", "is the job itself", "A job cannot wait for its own end.")
+        if not is_uid(before) or await context.bus.tags.get(before) is None:
+            raise InputError(f"after[{i}]", f"there is no job {before[:60]!r}", "Submit the jobs it waits for first.")
 
 
 async def _running(context: Context, uid: str, essential: Essential) -> JobTag | None:
@@ -183,6 +191,9 @@ async def _waiting_for(context: Context, tag: JobTag) -> str | None:
     workers = await bus.workers()
     seats = sum(worker.seats for worker in workers)
     if tag.status is JobStatus.QUEUEING:
+        for before in tag.essential.after:
+            if (row := context.projection.get(before)) and not row.status.terminal:
+                return f"job {before}, after which it runs"
         lane = tag.essential.lane
         if lane and (head := await bus.work.head(lane)) and head.uid != tag.uid:
             return f"job {head.uid}, which is before it in its lane"

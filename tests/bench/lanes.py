@@ -52,10 +52,11 @@ async def _all(h: House, jobs: int, name: str, *, keys: bool) -> float:
     """Seconds from the first submit to the last end."""
     numbers = iter(range(jobs))
     uids: list[str] = []
+    body: dict[str, Any] = {} if keys else {"key": None}
 
     async def client() -> None:
         for n in numbers:
-            uids.append(await h.submit(f"{name} {n}", **({} if keys else {"key": None})))
+            uids.append(await h.submit(f"{name} {n}", **body))
 
     began = time.perf_counter()
     await asyncio.gather(*(client() for _ in range(CLIENTS)))

@@ -123,7 +123,7 @@ async def test_a_failure_stops_the_jobs_behind_it_that_say_so(make_house: MakeHo
 
 
 async def test_a_failing_job_keeps_its_lane_through_back_off_and_a_restart_of_entry(make_house: MakeHouse) -> None:
-    """The second job of a lane is not asked for before the first has ended, whatever the first goes through (FIELD 16)."""
+    """The second of a lane is not asked for before the first has ended, whatever the first goes through (FIELD 16)."""
     h = await serving(make_house, latency_ms=20)
     items = await h.catalogue(30)
     await h.control(set={"mode": "500", "mode_calls": 3})
