@@ -177,6 +177,7 @@ class ActiveJob(Struct, frozen=True, omit_defaults=True):
     deadline: When | None = None
     traceparent: str | None = None
     fresh: bool = False
+    run: str = ""
     seats: int = 1
     policy: Policy = Policy.CHUNK
     chunk_items: int = limits.CHUNK_ITEMS

@@ -24,6 +24,7 @@ from cuscuta.settings import Settings
 
 SHARES = {Priority.HIGH: 12, Priority.NORMAL: 3, Priority.LOW: 1}  # of 16 admissions while all three have a backlog
 _LOOK_S = 2.0  # how often to look without a hint
+_FREE_S = 0.03  # a place is free when its consumer is gone, which is a moment after the job's end was told
 _SEATS_S = 0.25  # for so long the number of seats alive is not asked for again
 
 
@@ -50,6 +51,10 @@ class Admission:
         self._seen_seats = (-_SEATS_S, 0)
         self._look = self._halting = False
         self._looked_at = 0.0
+        self._slots = asyncio.Semaphore(limits.OFFERS)
+        self._admitting: set[asyncio.Task[None]] = set()  # one takes a dozen round trips, so several go at once
+        self._full = False  # no room at the last look, those being admitted counted
+        self._ended_at = 0.0
 
     def halt(self) -> None:
         """End after the job in hand, so that its message need not wait for ack-wait to be admitted elsewhere."""
@@ -59,6 +64,7 @@ class Admission:
     def offer(self, known: Known) -> bool:
         """Take a job that was accepted here, if nothing else waits; else others should be told that it waits."""
         if self._halting or self._room <= 0 or len(self._offered) >= limits.OFFERS:
+            self._room = 0  # one that waits goes before those that are yet to come
             return False
         self._room -= 1
         self._offered.append(known)
@@ -67,11 +73,12 @@ class Admission:
 
     def hint(self) -> None:
         """A job waits."""
-        self._look = True
+        self._look, self._room = True, 0
         self._hint.set()
 
     def ended(self) -> None:
         """A job has ended: its place is free."""
+        self._ended_at = self._bus.clock.monotonic()
         if self._room > 0:  # nothing waits for it
             self._room = min(self._room + 1, self._settings.max_active_jobs)
         else:
@@ -88,7 +95,8 @@ class Admission:
                 self._hint.clear()
                 try:
                     while self._offered and not self._halting:
-                        await self._admit_offered()
+                        await self._slots.acquire()
+                        self._launch(self._admit_offered(self._offered.popleft()))
                     now = self._bus.clock.monotonic()
                     look = self._look or self._room <= 0 or now - self._looked_at >= _LOOK_S
                     self._look, self._looked_at = False, now if look else self._looked_at
@@ -98,15 +106,35 @@ class Admission:
                     self._log.info("admission waits", cause=str(error))
                     await self._bus.clock.sleep(0.3)
                     continue
-                if not self._halting and not self._offered and not await wait_for_event(self._hint, _LOOK_S):
+                if not self._halting and not self._offered and not await wait_for_event(self._hint, self._wait_s()):
                     self._look = True
         finally:
+            if self._admitting:
+                await asyncio.wait(self._admitting)
             while self._offered:  # for another replica
                 await self._queue(self._offered.popleft().tag)
             await self._puller.stop()
 
-    async def _admit_offered(self) -> None:
-        known = self._offered.popleft()
+    def _wait_s(self) -> float:
+        """Until the next look without a hint; soon when a job's end was told but its place is not free yet."""
+        told_s = self._bus.clock.monotonic() - self._ended_at
+        return _FREE_S if self._full and told_s < _LOOK_S / 2 else _LOOK_S
+
+    def _launch(self, work: Coroutine[Any, Any, None]) -> None:
+        """Admit a job beside others; its slot is taken already."""
+        task = asyncio.create_task(work)
+        self._admitting.add(task)
+        task.add_done_callback(self._admitted)
+
+    def _admitted(self, task: asyncio.Task[None]) -> None:
+        self._admitting.discard(task)
+        self._slots.release()
+        if self._full:  # it may have been counted twice, as being admitted and as active
+            self.hint()
+        if not task.cancelled() and (error := task.exception()):
+            self._log.error("a job could not be admitted", cause=repr(error))
+
+    async def _admit_offered(self, known: Known) -> None:
         tag = known.tag
         try:
             await self._activate(tag.uid, known)
@@ -123,44 +151,55 @@ class Admission:
             self._log.error("a job could not be queued", uid=tag.uid, cause=str(error))
 
     async def _admit_next(self) -> bool:
-        """Admit one job; False if none waits or there is no room."""
+        """Begin to admit one job; False if none waits or there is no room."""
         self._room = 0
-        most = self._settings.max_active_jobs
-        active = await self._bus.work.active_consumers()
+        await self._slots.acquire()
+        delivery = None
+        try:
+            delivery = await self._next()
+        finally:
+            if delivery is None:
+                self._slots.release()
+            else:
+                self._launch(self._admit(delivery))
+        return delivery is not None
+
+    async def _next(self) -> Delivery | None:
+        most, self._full = self._settings.max_active_jobs, False
+        active = await self._bus.work.active_consumers() + len(self._admitting)
         for priority in preference(self._turn):
             reserved = 0 if priority is Priority.HIGH else most // limits.URGENT_PLACES
             if active >= most - reserved:
+                self._full = True
                 continue
             consumer = subjects.ADMISSION_CONSUMERS[priority]
             pulled = await self._puller.take(self._bus.work.stream, consumer, 1)
             if pulled.deliveries:
                 self._turn += 1
-                return await self._admit(pulled.deliveries[0])
+                return pulled.deliveries[0]
             if pulled.gone:  # deleted by hand, or NATS is away
                 await ensure_admission(self._bus.broker)
         self._room = most - most // limits.URGENT_PLACES - active
-        return False
+        return None
 
-    async def _admit(self, delivery: Delivery) -> bool:
+    async def _admit(self, delivery: Delivery) -> None:
         try:
             _, uid = subjects.parse_admit(delivery.subject)
         except ValueError as error:
             self._log.error("not an admit message", subject=delivery.subject, cause=str(error))
             await delivery.term("malformed")
-            return True
+            return
         try:
             await self._touching(delivery, self._activate(uid))
         except NoRoom:  # another replica took the last place
             await delivery.nak(0.5)
-            return False
-        except BrokerUnavailable:
-            raise
+        except BrokerUnavailable as error:
+            self._log.info("an admission waits", uid=uid, cause=str(error))
         except (CuscutaError, ValueError) as error:
             self._log.error("a job cannot be admitted; trying again", uid=uid, cause=str(error))
             await delivery.nak(5.0)
-            return True
-        await delivery.ack_sync()
-        return True
+        else:
+            await delivery.ack_sync()
 
     async def _activate(self, uid: str, known: Known | None = None) -> bool:
         return await activate(self._bus, uid, await self._seats(), known)

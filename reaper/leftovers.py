@@ -58,4 +58,5 @@ class Leftovers:
         for priority in subjects.ADMISSION_CONSUMERS:
             await bus.work.remove(subjects.admit(priority, uid))
         if lane:
-            await release_lane(bus, lane, uid)
+            await bus.work.purge(subjects.lane_entry(lane, uid))
+            await release_lane(bus, lane)

@@ -37,9 +37,9 @@ def credit(chunk_s: float | None) -> int:
 
 def chunk_s(active: ActiveJob, left: int, item_s: float | None) -> float | None:
     """How long a chunk of a job that nobody has worked at here yet may take with an account that is known."""
-    if item_s is None or left < active.seats:  # at the tail stand rests and gifts of any size
+    if item_s is None or left <= 0:  # at the tail stand rests and gifts of any size
         return None
-    return item_s * min(active.chunk_items, left // active.seats)
+    return item_s * max(1, min(active.chunk_items, left // active.seats))
 
 
 def smooth(old: float | None, new: float, share: float = 0.3) -> float:

@@ -7,8 +7,10 @@ from cuscuta.errors import BrokerUnavailable, CuscutaError
 from worker.jobs import Job
 from worker.kit import Kit
 
+_AGAIN_S = 0.01
 
-async def settle_if_done(kit: Kit, job: Job) -> None:
+
+async def settle_if_done(kit: Kit, job: Job, waited_s: float = 0.0) -> None:
     """Settle the job; if nothing of it was finished here since the last look this does nothing."""
     await kit.finisher.drained(job.uid)
     if kit.tail.busy(job.uid):
@@ -33,5 +35,12 @@ async def settle_if_done(kit: Kit, job: Job) -> None:
         return
     if found in (Settled.ENDED, Settled.GONE):
         kit.jobs.end(job.uid)
-    elif found is Settled.QUEUEING:
+    elif found is Settled.QUEUEING:  # done before its tag says that it has begun
         job.unsettled, job.ridden = job.unsettled or last, ridden
+        kit.finisher.soon("", _again(kit, job, max(_AGAIN_S, min(1.0, 2 * waited_s))))
+
+
+async def _again(kit: Kit, job: Job, seconds: float) -> None:
+    await kit.bus.clock.sleep(seconds)
+    if not kit.halt.is_set():
+        await settle_if_done(kit, job, seconds)

@@ -127,6 +127,9 @@ class Jobs:
 
     def _add(self, active: ActiveJob) -> None:
         job = self._jobs.get(active.uid)
+        if job is not None and job.active.run != active.run:  # we missed the end of the run before
+            self.end(active.uid)
+            job = None
         if job is None:
             self._jobs[active.uid] = Job(active)
             self.joined += 1

@@ -54,7 +54,7 @@ class Bus:
     async def bury(self, dead: DeadChunk, sequence: int = 0) -> None:
         """File a chunk that was given up; with no span it was malformed."""
         subject = subjects.dead(dead.uid, dead.span) if dead.span else subjects.dead_malformed(dead.uid, sequence)
-        await self.broker.publish(subject, encode(dead), {"Nats-Msg-Id": subject})
+        await self.broker.publish(subject, encode(dead))
 
     async def active_jobs(self) -> list[ActiveJob]:
         """The active jobs, best first; read directly."""

@@ -7,6 +7,7 @@ is stored the job is complete, whatever stands in the queue: a seat may still be
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 
 from msgspec.structs import replace
@@ -95,17 +96,35 @@ async def _end(bus: Bus, known: Known, status: JobStatus, stored: Sequence[Span]
     return Settled.ENDED
 
 
-async def close(bus: Bus, uid: str, status: JobStatus, failures: Sequence[Failure] = ()) -> JobTag | None:
-    """End a job now, with whatever is stored; the tag as it stands. An ended job keeps its status."""
+async def close(
+    bus: Bus, uid: str, status: JobStatus, failures: Sequence[Failure] = (), only: JobStatus | None = None
+) -> JobTag | None:
+    """End a job now, with whatever is stored; the tag as it stands. An ended job keeps its status.
+
+    `only`: if it still has this status.
+    """
     stored = await bus.results.stored(uid)
-    tag = await bus.tags.change(uid, _ending(bus, status, failures, stored))
-    if tag is not None:
+    tag = await bus.tags.change(uid, _ending(bus, status, failures, stored, only))
+    if tag is not None and tag.status.terminal:
         await tidy(bus, tag)
     return tag
 
 
-def _ending(bus: Bus, status: JobStatus, failures: Sequence[Failure], stored: Sequence[Span]) -> Edit:
+def start_by_exceeded(now: datetime) -> Failure:
+    """Why a job that waited for too long has failed."""
+    return Failure("StartByExceeded", "the job was still waiting at the time by which it had to begin", now)
+
+
+def _ending(
+    bus: Bus,
+    status: JobStatus,
+    failures: Sequence[Failure],
+    stored: Sequence[Span],
+    only: JobStatus | None = None,
+) -> Edit:
     def edit(tag: JobTag) -> bool:
+        if only is not None and tag.status is not only:
+            return False
         tag.status = status
         tag.queue.ended_at = bus.clock.wall()
         tag.progress = settling.progress(tag.essential.span, stored)
@@ -117,9 +136,28 @@ def _ending(bus: Bus, status: JobStatus, failures: Sequence[Failure], stored: Se
 
 
 async def tidy(bus: Bus, tag: JobTag) -> None:
-    """Remove what an ended job leaves on the bus and let others go on; every step may be repeated."""
-    uid, essential = tag.uid, tag.essential
+    """Remove what an ended job leaves on the bus and let others go on; every step may be repeated.
+
+    Whatever comes late, when a further run has begun, stops at the look at the tag: the lane's entry, whose loss would
+    let the next job overtake, was read before that look and goes by its sequence.
+    """
+    uid, lane = tag.uid, tag.essential.lane
     await bus.announce("ended", uid)  # before the lane goes on: nobody polls for this one when the next one starts
+    entry = await bus.work.first(subjects.lane_entry(lane, uid)) if lane else None
+    if len(tag.run_ids) > 1 or lane:
+        now = await bus.tags.get(uid)
+        if now is not None and now.run_ids[-1] != tag.run_ids[-1]:
+            return
+    await _leave_bus(bus, tag)
+    if lane and (tag.status is not JobStatus.FAILED or await _stop_lane(bus, lane, uid)):
+        if entry is not None:
+            await bus.work.delete(entry.sequence)
+        await release_lane(bus, lane)
+
+
+async def _leave_bus(bus: Bus, tag: JobTag) -> None:
+    """Everything but its place in a lane."""
+    uid, essential = tag.uid, tag.essential
     await _follow_up(bus, tag)  # before anything goes: what is left lets the reaper try again
     waiting, *_ = await asyncio.gather(
         after.waiting(bus, uid),
@@ -132,8 +170,6 @@ async def tidy(bus: Bus, tag: JobTag) -> None:
         await release(bus, uid, essential)
     if essential.after:
         await after.forget(bus, tag)
-    if essential.lane and (tag.status is not JobStatus.FAILED or await _stop_lane(bus, essential.lane, uid)):
-        await release_lane(bus, essential.lane, uid)
     for later in waiting[: limits.DUTY_BATCH]:  # the reaper looks at the rest
         if known := await bus.tags.read(later):
             await advance(bus, known)
@@ -174,20 +210,21 @@ async def _stop_lane(bus: Bus, lane: str, uid: str) -> bool:
         known = await bus.tags.read(later) if later else None
         if later is None or known is None or known.tag.essential.lane_policy != "stop":
             return True
-        cause = f"job {uid}, which was before it in its lane, failed"
-        why = Failure("PredecessorFailed", cause, bus.clock.wall())
-        await bus.tags.swap(known, _ending(bus, JobStatus.FAILED, [why], ()))
-        await bus.work.remove(subjects.admit(known.tag.essential.priority, later))
-        await bus.work.purge(subjects.lane_entry(lane, later))
+        why = Failure(
+            "PredecessorFailed", f"job {uid}, which was before it in its lane, failed", bus.clock.wall()
+        )
+        stored = await bus.results.stored(later)
+        ended = await bus.tags.swap(known, _ending(bus, JobStatus.FAILED, [why], stored))
         await bus.announce("ended", later)
-        await bus.event(known.tag, str(JobStatus.FAILED), JobStatus.FAILED)
+        if ended is not None:
+            await _leave_bus(bus, ended.tag)
+        await bus.work.purge(subjects.lane_entry(lane, later))
     return False
 
 
-async def release_lane(bus: Bus, lane: str, uid: str) -> None:
-    """Leave the lane and send its new head to admission; heads that have ended meanwhile are passed over."""
-    head = await bus.work.leave_lane(lane, uid)
-    while head:
+async def release_lane(bus: Bus, lane: str) -> None:
+    """Send a lane's head to admission; heads that have ended are passed over."""
+    while head := await bus.work.head(lane):
         tag = await bus.tags.get(head.uid)
         if tag and not tag.status.terminal:
             if tag.status is JobStatus.QUEUEING:
@@ -196,7 +233,7 @@ async def release_lane(bus: Bus, lane: str, uid: str) -> None:
             return
         if tag and tag.status is JobStatus.FAILED and not await _stop_lane(bus, lane, head.uid):
             return
-        head = await bus.work.leave_lane(lane, head.uid)
+        await bus.work.purge(subjects.lane_entry(lane, head.uid))
 
 
 async def note_failures(bus: Bus, uid: str, failures: Sequence[Failure]) -> None:

@@ -72,4 +72,6 @@ class Tags:
                 read = await self.read(uid)
                 if read is None:
                     return None
+                if read.tag.run_ids[-1] != known.tag.run_ids[-1]:
+                    return read  # what was decided about a run does not count for the next one
                 current = read

@@ -19,6 +19,7 @@ from tests.support.house import House
 
 REFERENCE_ACCOUNTS = 8
 CLIENTS = 16
+LATENCY_S = 0.02
 
 
 async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool) -> dict[str, object]:
@@ -56,7 +57,7 @@ async def _backlogs(folder: Path, postgres: Postgres, backlogs: tuple[int, ...],
     """One deployment whose backlog grows; the upstream is slow enough for it to stay."""
     submits, polls = {}, {}
     async with house(folder, postgres, "backlog", seats="4") as h:
-        await h.upstream(REFERENCE_ACCOUNTS, latency_ms=20)
+        await h.upstream(REFERENCE_ACCOUNTS, latency_ms=LATENCY_S * 1000)
         await h.entry()
         await h.reaper()
         for _ in range(2):
@@ -69,7 +70,9 @@ async def _backlogs(folder: Path, postgres: Postgres, backlogs: tuple[int, ...],
         await h.ended(await h.submit("warm up", "warm up"))  # accounts have logged in, their pace is known
         standing = 0
         for backlog in backlogs:
+            await h.control(set={"latency_s": 1.0})  # the machine is for building the backlog
             await _submit(h, standing, backlog)
+            await h.control(set={"latency_s": LATENCY_S})
             standing = max(standing, backlog)
             submits[backlog], polls[backlog] = await _high(h, backlog, trials)
     return {
@@ -93,8 +96,11 @@ async def _high(h: House, backlog: int, trials: int) -> tuple[list[float], list[
 async def _submit(h: House, first: int, last: int) -> None:
     numbers = iter(range(first, last))
 
-    async def client() -> None:
+    async def client(http: aiohttp.ClientSession) -> None:
         for n in numbers:
-            await h.submit(f"player {n}")
+            async with http.post("/jobs", json={"target": f"player {n}", "catalogue": "songs"}) as answer:
+                assert answer.status == 202, await answer.text()
 
-    await asyncio.gather(*(client() for _ in range(CLIENTS)))
+    async with aiohttp.ClientSession(str(h.http.base_url)) as http:
+        await asyncio.gather(*(client(http) for _ in range(CLIENTS)))
+    await asyncio.sleep(2)  # what was at work when it got quick again has ended

@@ -4,7 +4,7 @@ from collections import Counter
 
 from tests.conftest import MakeHouse
 from tests.support import checks
-from tests.support.house import REFERENCE, House
+from tests.support.house import REFERENCE, House, gather
 from tests.support.wait import until
 
 
@@ -119,6 +119,29 @@ async def test_urgent_jobs_have_places_of_their_own(make_house: MakeHouse) -> No
     urgent = await h.submit("urgent", priority="high")
     await until(lambda: _pending(h, urgent), 5, "the urgent one is admitted")
     assert await (await h.bus()).work.active_consumers() == 19
+
+
+async def test_whoever_waits_for_admission_is_not_overtaken_for_long(make_house: MakeHouse) -> None:
+    """Some jobs go past the queue while nothing waits; those in the queue must not wait for as long as others come."""
+    h = await make_house(upstream="noop")
+    await h.entry()
+    await h.reaper()
+    await h.accounts(4)
+    await h.worker(seats="4")
+    await h.catalogue(3)
+    await h.seats(4)
+    numbers, jobs = iter(range(300)), []
+
+    async def client() -> None:
+        for n in numbers:
+            uid = await h.submit(f"player {n}")
+            jobs.append(await h.call("GET", f"/jobs/{uid}", params={"wait_s": 30}))
+
+    await gather(*(client() for _ in range(20)))
+    assert {job["status"] for job in jobs} == {"completed"}
+    for job in jobs:
+        overtaken = [j for j in jobs if j["created_at"] > job["created_at"] and j["admitted_at"] < job["admitted_at"]]
+        assert len(overtaken) <= 40, (job["uid"], len(overtaken))  # twice as many as there are clients
 
 
 async def test_a_request_can_wait_for_the_end(make_house: MakeHouse) -> None:

@@ -107,7 +107,7 @@ def test_a_first_pull_is_small_unless_the_account_and_the_job_say_that_chunks_ar
     assert choice.credit(choice.chunk_s(many, 2_000, 0.0001)) > 50
     assert choice.credit(choice.chunk_s(many, 2_000, 0.04)) == 1
     assert choice.credit(choice.chunk_s(whole, 2_000, 0.001)) == 1  # guided chunks are big at the start
-    assert choice.chunk_s(many, 2_000, None) is choice.chunk_s(many, 3, 0.0001) is None
+    assert choice.chunk_s(many, 2_000, None) is choice.chunk_s(many, 0, 0.0001) is None
 
 
 @given(st.one_of(st.none(), st.floats(0, 1000)))
