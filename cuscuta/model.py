@@ -253,7 +253,8 @@ class Event(Struct, frozen=True, omit_defaults=True):
     what: str
     at: When
     status: JobStatus | None = None
-    detail: str | None = None
+    detail: str | None = None  # why it failed
+    run: str | None = None  # with `what` it names the event, also where one is told twice
 
 
 class Announcement(Struct, frozen=True, omit_defaults=True):

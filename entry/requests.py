@@ -105,6 +105,16 @@ def _bytes(field: str, text: str, most: int) -> None:
         raise InputError(field, f"is {size:,} bytes long", f"At most {most:,} bytes are taken.")
 
 
+def digest(request: FollowUp) -> str:
+    """What tells two requests apart. Fields that are not there, or as they are without saying, count as the same."""
+    given = {
+        field.encode_name: value
+        for field in msgspec.structs.fields(request)
+        if (value := getattr(request, field.name)) is not UNSET and value != field.default and value not in ({}, ())
+    }
+    return hashlib.sha256(msgspec.json.encode(given, order="sorted")).hexdigest()[:32]
+
+
 def essential(request: JobRequest, names: Mapping[str, CatalogueName], clock: Clock) -> Essential:
     """The job that a request describes; `names` are the catalogues that it speaks of. Raises InputError."""
     now = clock.wall()
@@ -155,7 +165,7 @@ def _core(request: FollowUp, names: Mapping[str, CatalogueName]) -> Essential:
     if request.tolerance_share is not None:
         if request.tolerance_items is not None:
             raise InputError("tolerance_share", "stands beside tolerance_items", "Send one of them.")
-        tolerance = int(request.tolerance_share * span.size)
+        tolerance = int(request.tolerance_share * span.size + 1e-9)  # 0.29 of 100 is 29
     return Essential(
         target=request.target,
         catalogue=name.hash,
@@ -169,7 +179,7 @@ def _core(request: FollowUp, names: Mapping[str, CatalogueName]) -> Essential:
         tolerance=tolerance,
         lane_policy=request.lane_policy,
         labels=request.labels,
-        digest=hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()[:32],
+        digest=digest(request),
         traceparent=telemetry.traceparent(),
     )
 

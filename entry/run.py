@@ -87,7 +87,7 @@ async def _run(process: Process, context: Context) -> None:
             group.create_task(context.feed.follow()),
             group.create_task(state.watch({"nats": bus.ping, "postgres": context.database.ping})),
         ]
-        if await service.unless_halted(process, _caught_up(projection)):
+        if await service.unless_halted(process, _caught_up(context)):
             state.good("start")
             process.log.info("ready", host=process.settings.entry_host, jobs=len(projection))
             await process.halt.wait()
@@ -99,8 +99,9 @@ async def _run(process: Process, context: Context) -> None:
             task.cancel()
 
 
-async def _caught_up(projection: Projection) -> None:
-    await projection.caught_up.wait()
+async def _caught_up(context: Context) -> None:
+    await context.projection.caught_up.wait()
+    await context.feed.begun.wait()
 
 
 def main() -> None:

@@ -33,11 +33,14 @@ class Leftovers:
             await bus.work.purge(subjects.chunks_of(key))
         for subject in await bus.work.subjects(subjects.AFTERS):
             on_bus.add(subject.rsplit(".", 1)[1])
-        claims = set(await bus.work.subjects(subjects.UNIQUES))
+        claims = {}
+        for subject in (await bus.work.subjects(subjects.UNIQUES))[: limits.DUTY_BATCH]:
+            if found := await bus.work.first(subject):
+                claims[f"{subject} {found.sequence}"] = found
         running = {row.uid for row in scene.projection.open_jobs()}
-        suspects = self._patience.over(((on_bus | set(lanes)) - running) | claims)
-        mended = sum([await sweep(bus, claim) for claim in list(suspects & claims)[: limits.DUTY_BATCH]])
-        suspects -= claims
+        suspects = self._patience.over(((on_bus | set(lanes)) - running) | set(claims))
+        mended = sum([await sweep(bus, claims[key].subject, claims[key].sequence) for key in suspects & set(claims)])
+        suspects -= set(claims)
         for uid in list(suspects)[: limits.DUTY_BATCH]:
             tag = await bus.tags.get(uid)
             if tag is None:

@@ -7,6 +7,7 @@ falls behind what is in memory reads the rest from the stream.
 import asyncio
 import contextlib
 from collections import deque
+from itertools import takewhile
 from typing import NamedTuple
 
 from cuscuta import limits, subjects
@@ -37,6 +38,7 @@ class Feed:
         self._begin: int | None = None  # what came up to here is in the stream only
         self.last = 0
         self.closed = False
+        self.begun = asyncio.Event()
         self.changed = asyncio.Event()
 
     async def follow(self) -> None:
@@ -60,6 +62,7 @@ class Feed:
         if self._begin is None:
             state = (await self._broker.api(f"STREAM.INFO.{subjects.EVENTS_STREAM}"))["state"]
             self.last = self._begin = int(state["last_seq"])
+            self.begun.set()
         while True:
             found, last = await self._read(self.last, subjects.EVENTS)
             if last == self.last:
@@ -86,7 +89,7 @@ class Feed:
             older, _ = await self._read(sequence, subjects.events_of(uid) if uid else subjects.EVENTS)
             if older:
                 return older
-        newer = (filed for filed in self._recent if filed.sequence > sequence)
+        newer = list(takewhile(lambda filed: filed.sequence > sequence, reversed(self._recent)))[::-1]
         return [filed for filed in newer if uid is None or filed.event.uid == uid][:_BATCH]
 
     async def _read(self, sequence: int, subject: str) -> tuple[list[Filed], int]:

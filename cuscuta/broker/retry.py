@@ -4,10 +4,12 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from cuscuta import subjects
 from cuscuta.broker.bus import Bus
 from cuscuta.broker.settle import tidy
 from cuscuta.broker.submit import Offer, enqueue
 from cuscuta.broker.tags import Known
+from cuscuta.broker.unique import claim
 from cuscuta.errors import InputError
 from cuscuta.model import JobStatus, JobTag, Progress, Queue
 from cuscuta.uids import new_uid
@@ -36,6 +38,11 @@ async def _reopen(bus: Bus, known: Known, run_id: str) -> Known | None:
     if not tag.progress.missing_items:
         raise InputError("uid", f"job {tag.uid} has a result for every item", "Submit a new job to ask anew.", 409)
     await bus.broker.insist(lambda: tidy(bus, tag))
+    lane = tag.essential.lane
+    if lane and await bus.broker.insist(lambda: bus.work.first(subjects.lane_entry(lane, tag.uid))):
+        raise InputError("uid", "the jobs behind it in its lane are still being ended", "Try again in a moment.", 409)
+    if tag.essential.unique and (other := await bus.broker.insist(lambda: claim(bus, tag.uid, tag.essential))):
+        raise InputError("uid", f"job {other.uid} of the same target and catalogue runs", "Wait for its end.", 409)
     await bus.broker.insist(lambda: bus.results.forget_graves(tag.uid))
     essential = replace(
         tag.essential, deadline=_ahead(tag.essential.deadline, now), start_by=_ahead(tag.essential.start_by, now)

@@ -210,9 +210,7 @@ async def _stop_lane(bus: Bus, lane: str, uid: str) -> bool:
         known = await bus.tags.read(later) if later else None
         if later is None or known is None or known.tag.essential.lane_policy != "stop":
             return True
-        why = Failure(
-            "PredecessorFailed", f"job {uid}, which was before it in its lane, failed", bus.clock.wall()
-        )
+        why = Failure("PredecessorFailed", f"job {uid}, which was before it in its lane, failed", bus.clock.wall())
         stored = await bus.results.stored(later)
         ended = await bus.tags.swap(known, _ending(bus, JobStatus.FAILED, [why], stored))
         await bus.announce("ended", later)
@@ -225,6 +223,7 @@ async def _stop_lane(bus: Bus, lane: str, uid: str) -> bool:
 async def release_lane(bus: Bus, lane: str) -> None:
     """Send a lane's head to admission; heads that have ended are passed over."""
     while head := await bus.work.head(lane):
+        entry = await bus.work.first(subjects.lane_entry(lane, head.uid))
         tag = await bus.tags.get(head.uid)
         if tag and not tag.status.terminal:
             if tag.status is JobStatus.QUEUEING:
@@ -233,7 +232,8 @@ async def release_lane(bus: Bus, lane: str) -> None:
             return
         if tag and tag.status is JobStatus.FAILED and not await _stop_lane(bus, lane, head.uid):
             return
-        await bus.work.purge(subjects.lane_entry(lane, head.uid))
+        if entry is not None:
+            await bus.work.delete(entry.sequence)
 
 
 async def note_failures(bus: Bus, uid: str, failures: Sequence[Failure]) -> None:

@@ -27,19 +27,25 @@ async def submit(
     standing, revision = None, 0
     while standing is None and not (revision := await bus.broker.insist(lambda: bus.tags.create(tag))):
         standing = await bus.broker.insist(lambda: bus.tags.read(uid))  # None: it expired between the two calls
-    if standing is not None and standing.tag.essential.digest != essential.digest:
-        raise InputError(
-            "Idempotency-Key",
-            f"was used for another request (job {uid})",
-            "Use a new key for a new job, or send the same body again.",
-            status=409,
-        )
+    if standing is not None:
+        must_be_alike(standing.tag, essential.digest)
     accepted = standing or Known(tag, revision)
     if named and standing is None:
         await bus.broker.insist(lambda: bus.results.forget(uid))
     if accepted.tag.status is JobStatus.QUEUEING:
         await bus.broker.insist(lambda: begin(bus, accepted, offer))
     return accepted.tag
+
+
+def must_be_alike(standing: JobTag, digest: str) -> None:
+    """Raises InputError (409) if a job's key comes with another body."""
+    if standing.essential.digest != digest:
+        raise InputError(
+            "Idempotency-Key",
+            f"was used for another request (job {standing.uid})",
+            "Use a new key for a new job, or send the same body again.",
+            status=409,
+        )
 
 
 async def begin(bus: Bus, known: Known, offer: Offer = lambda known: False) -> Turn:

@@ -22,7 +22,7 @@ async def claim(bus: Bus, uid: str, essential: Essential) -> JobTag | None:
         if other == uid:
             return None
         tag = await _accepted(bus, other)
-        if tag is not None and not tag.status.terminal:
+        if tag is not None and _stands(tag, subject):
             return tag
         await bus.work.delete(found.sequence)
     return None
@@ -35,13 +35,18 @@ async def release(bus: Bus, uid: str, essential: Essential) -> None:
         await bus.work.delete(found.sequence)
 
 
-async def sweep(bus: Bus, subject: str) -> bool:
+async def sweep(bus: Bus, subject: str, sequence: int) -> bool:
     """Remove a claim whose job has ended or never was; whether it was one."""
     found = await bus.work.first(subject)
-    if found is None:
+    if found is None or found.sequence != sequence:
         return False
     tag = await bus.tags.get(_uid(found.data))
-    return (tag is None or tag.status.terminal) and await bus.work.delete(found.sequence)
+    return (tag is None or not _stands(tag, subject)) and await bus.work.delete(sequence)
+
+
+def _stands(tag: JobTag, subject: str) -> bool:
+    essential = tag.essential
+    return not tag.status.terminal and subjects.unique(essential.target, essential.catalogue) == subject
 
 
 async def _accepted(bus: Bus, uid: str) -> JobTag | None:

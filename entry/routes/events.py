@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Any
 
-from litestar import get
+from litestar import Response, get
 from litestar.params import Parameter
 from litestar.response import ServerSentEvent
 from litestar.response.sse import ServerSentEventMessage
+from litestar.status_codes import HTTP_204_NO_CONTENT
 
 from cuscuta.broker.feed import Filed
 from cuscuta.clock import wait_for_event
@@ -34,10 +35,15 @@ async def follow_all(context: Context, last_event_id: LastId = None) -> ServerSe
 
 
 @get("/jobs/{uid:str}/events", tags=["events"], summary="Follow a job", responses=REFUSALS)
-async def follow_job(context: Context, uid: str, last_event_id: LastId = None) -> ServerSentEvent:
-    """A job's events from its beginning, or after `Last-Event-ID`, its progress twice a second, until it has ended."""
-    await find(context, uid)
-    return ServerSentEvent(_job(context, uid, _sequence(last_event_id) or 0), headers=_HEADERS)
+async def follow_job(context: Context, uid: str, last_event_id: LastId = None) -> Response[Any]:
+    """A job's events from its beginning, or after `Last-Event-ID`, its progress twice a second, until it has ended.
+
+    204 if it has ended and nothing came after that event: a browser then stops asking.
+    """
+    tag, after = await find(context, uid), _sequence(last_event_id)
+    if after is not None and tag.status.terminal and not await context.feed.after(after, uid):
+        return Response(None, status_code=HTTP_204_NO_CONTENT)
+    return ServerSentEvent(_job(context, uid, after or 0), headers=_HEADERS)
 
 
 def _sequence(text: str | None) -> int | None:
@@ -50,6 +56,7 @@ def _sequence(text: str | None) -> int | None:
 
 async def _all(context: Context, after: int) -> AsyncIterator[ServerSentEventMessage]:
     feed = context.feed
+    yield ServerSentEventMessage(id=after, data=None, comment="from here on")  # to come back to if nothing happens
     while not feed.closed:
         changed = feed.changed
         if filed := await _after(context, after, None):
@@ -57,7 +64,7 @@ async def _all(context: Context, after: int) -> AsyncIterator[ServerSentEventMes
             for one in filed:
                 yield _message(one)
         elif not await wait_for_event(changed, _PING_S):
-            yield ServerSentEventMessage(comment="ping")
+            yield ServerSentEventMessage(data=None, comment="ping")
 
 
 async def _job(context: Context, uid: str, after: int) -> AsyncIterator[ServerSentEventMessage]:
@@ -65,24 +72,27 @@ async def _job(context: Context, uid: str, after: int) -> AsyncIterator[ServerSe
     told = said = ended = clock.monotonic()
     done, over = -1, False
     while not feed.closed:
-        changed = feed.changed
-        for one in await _after(context, after, uid):
+        changed, until = feed.changed, feed.last
+        found = await _after(context, after, uid)
+        for one in found:
             after, said = one.sequence, clock.monotonic()
             over = bool(one.event.status and one.event.status.terminal)
             yield _message(one)
+        if not found:
+            after = max(after, until)  # nothing of it stands before that
         now, row = clock.monotonic(), context.projection.get(uid)
         if row is None or not row.status.terminal:
             ended = now
             if now - told >= _PROGRESS_S:
-                told, found = now, await context.progress.done(uid)
-                if found != done:
-                    done, said = found, now
+                told, count = now, await context.progress.done(uid)
+                if count != done:
+                    done, said = count, now
                     yield ServerSentEventMessage(event="progress", data=encode({"uid": uid, "done": done}).decode())
         elif over or now - ended > _AFTER_END_S:
             return
         if now - said >= _PING_S:
             said = now
-            yield ServerSentEventMessage(comment="ping")
+            yield ServerSentEventMessage(data=None, comment="ping")
         await wait_for_event(changed, _PROGRESS_S)
 
 

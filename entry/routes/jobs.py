@@ -13,9 +13,9 @@ from cuscuta import limits, telemetry
 from cuscuta.broker.projection import Summary
 from cuscuta.broker.retry import retry
 from cuscuta.broker.settle import close
-from cuscuta.broker.submit import submit
-from cuscuta.broker.unique import claim
-from cuscuta.errors import InputError
+from cuscuta.broker.submit import must_be_alike, submit
+from cuscuta.broker.unique import claim, release
+from cuscuta.errors import CuscutaError, InputError
 from cuscuta.model import Essential, JobStatus, JobTag
 from cuscuta.uids import is_uid, new_uid, uid_from
 from entry import filters, requests, views
@@ -39,15 +39,23 @@ async def submit_job(
     """Accept a job. The answer names where it can be seen and where its results will be."""
     with telemetry.span("submit"):
         bus = context.bus
+        uid = uid_from("idempotency", idempotency_key) if idempotency_key else new_uid(context.clock.wall())
+        named = idempotency_key is not None
+        if named and (standing := await bus.tags.get(uid)):
+            must_be_alike(standing, requests.digest(data))
+            return _accepted(standing)  # whatever has become of it, and whatever else runs
         jobs = [data, *(job for job in (data.on_success, data.on_failure) if job)]
         names = {job.catalogue: await bus.catalogues.resolve(job.catalogue) for job in jobs}
         essential = requests.essential(data, {key: name for key, name in names.items() if name}, context.clock)
-        uid = uid_from("idempotency", idempotency_key) if idempotency_key else new_uid(context.clock.wall())
         await _must_exist(context, uid, essential.after)
         if data.unique and (running := await _running(context, uid, essential)):
             return _accepted(running, existing=True)
-        named = idempotency_key is not None
-        tag = await submit(bus, uid, essential, named=named, offer=context.admission.offer)
+        try:
+            tag = await submit(bus, uid, essential, named=named, offer=context.admission.offer)
+        except CuscutaError:
+            if data.unique:
+                await bus.broker.insist(lambda: release(bus, uid, essential))
+            raise
     context.projection.take_new(tag)
     return _accepted(tag)
 
@@ -66,7 +74,7 @@ async def _running(context: Context, uid: str, essential: Essential) -> JobTag |
 
     Among unique jobs the claim decides; jobs that are not are found in this replica's list, a second late at most.
     """
-    for row in context.projection.open_jobs():
+    for row in context.projection.open_jobs():  # a few thousand at most where people ask for this
         if (row.target, row.catalogue_hash) == (essential.target, essential.catalogue) and row.uid != uid:
             tag = await context.bus.tags.get(row.uid)
             if tag is not None and not tag.status.terminal:
@@ -131,18 +139,23 @@ async def cancel_jobs(
     label: filters.Labels = None,
     dry_run: Annotated[bool, Parameter(description="only count them", required=False)] = True,
 ) -> views.Cancelled:
-    """End every job that a filter matches, the oldest first; without `dry_run=false` they are only counted."""
+    """End every job that a filter matches, the newest first; without `dry_run=false` they are only counted."""
     if not (status or target or catalogue or label):
         raise InputError("status", "no filter is given", "Say which jobs: status, target, catalogue or label.")
     meant = filters.matching(status, target, catalogue, label)
-    found = sorted((row for row in context.projection.open_jobs() if meant(row)), key=lambda row: row.place)
+    found = sorted((row for row in context.projection.open_jobs() if meant(row)), key=lambda row: row.place)[::-1]
     if dry_run:
         return views.Cancelled(matched=len(found), cancelled=0)
     uids = iter([row.uid for row in found[: limits.CANCELS]])
 
     async def end_some() -> int:
-        ended = [await close(context.bus, uid, JobStatus.CANCELLED) for uid in uids]
-        return sum(tag is not None and tag.status is JobStatus.CANCELLED for tag in ended)
+        count = 0
+        for uid in uids:
+            tag = await close(context.bus, uid, JobStatus.CANCELLED)
+            if tag is not None:
+                context.projection.take(tag)  # the next request must not find it again
+                count += tag.status is JobStatus.CANCELLED
+        return count
 
     cancelled = sum(await asyncio.gather(*(end_some() for _ in range(_CANCELS_AT_ONCE))))
     context.projection.hint()

@@ -113,30 +113,36 @@ async def _csv(context: Context, tag: JobTag, within: Span, stored: list[Span]) 
 
 
 async def _follow(context: Context, tag: JobTag, within: Span) -> AsyncIterator[bytes]:
+    """What was read counts as sent, not what is said to be stored: a replica may know of a key before its value."""
     bus = context.bus
     sent: list[Span] = []
-    while not context.feed.closed:
+    while True:
         over = tag.status.terminal  # known before the look at what is stored: the last look then sees all
         stored = await bus.broker.insist(lambda: bus.results.stored(tag.uid))  # noqa: B023 - awaited at once
         inner = (spans.clip(span, within) for span in spans.union(stored))
         new = [gap for span in inner if span.size for gap in spans.gaps(span, sent)]
         for part in new:
-            async for lines in _ndjson(context, tag, part, stored):
-                yield lines
-        sent = spans.union([*sent, *new])
-        if over:
+            async for span, result in bus.results.read(tag.uid, part, stored):
+                yield b"\n".join(await _lines(context, tag, span, result)) + b"\n"
+                sent = spans.union([*sent, span])
+        if over and not any(spans.gaps(part, sent) for part in new):
+            return
+        if context.feed.closed:
+            yield encode({"error": {"type": "Interrupted", "message": "this replica stops; the job goes on"}}) + b"\n"
             return
         tag = await context.waits.until_ended(tag, _FOLLOW_S)
 
 
 async def _items(context: Context, tag: JobTag, within: Span, stored: list[Span]) -> AsyncIterator[list[bytes]]:
-    bus = context.bus
-    async for span, result in bus.results.read(tag.uid, within, stored):
-        catalogue = await bus.catalogues.items(tag.essential.catalogue, span)
-        yield [
-            _item(i, item.id, value, result)
-            for i, item, value in zip(range(*span), catalogue, result.values, strict=False)
-        ]
+    async for span, result in context.bus.results.read(tag.uid, within, stored):
+        yield await _lines(context, tag, span, result)
+
+
+async def _lines(context: Context, tag: JobTag, span: Span, result: ChunkResult) -> list[bytes]:
+    catalogue = await context.bus.catalogues.items(tag.essential.catalogue, span)
+    return [
+        _item(i, item.id, value, result) for i, item, value in zip(range(*span), catalogue, result.values, strict=False)
+    ]
 
 
 def _item(index: int, name: str, value: msgspec.Raw, result: ChunkResult) -> bytes:

@@ -66,6 +66,36 @@ async def test_what_was_given_up_is_tried_again(make_house: MakeHouse) -> None:
     assert job["failure_counts"]["GivenUp"] >= 1  # the history stays
 
 
+async def test_what_is_given_up_again_ends_the_further_run_too(make_house: MakeHouse) -> None:
+    h = await serving(make_house, max_attempts="1", max_deliver="5", transient_retries="0")
+    await h.catalogue(["song-1", "broken-1", "song-2"])
+    uid = await h.submit(chunk_items=1)
+    for run in range(3):
+        job = await h.ended(uid)
+        assert (job["status"], job["retries"]) == ("failed", run)
+        assert job["progress"]["missing"] == [[1, 2]]
+        if run < 2:
+            await h.call("POST", f"/jobs/{uid}/retry", 202)
+    assert (await checks.polls(h, "player 1"))["broken-1"] == 3  # once for each run
+    await checks.nothing_left(h)
+
+
+async def test_two_retries_at_once_make_one_run_and_keep_the_lane(make_house: MakeHouse) -> None:
+    h = await serving(make_house, latency_ms=25)
+    items = await h.catalogue(60)
+    first = await h.submit("player 1", key="lane")
+    await h.done(first, 5)
+    await h.call("DELETE", f"/jobs/{first}")
+    answers = await gather(*(h.http.post(f"/jobs/{first}/retry") for _ in range(8)))
+    assert sorted(answer.status_code for answer in answers) == [202, *[409] * 7]
+    second = await h.submit("player 2", key="lane")
+    for target, uid in (("player 1", first), ("player 2", second)):
+        await h.ended(uid)
+        await checks.complete(h, uid, target, items)
+    assert (await h.job(first))["retries"] == 1
+    assert (await h.job(second))["admitted_at"] >= (await h.job(first))["ended_at"]
+
+
 async def test_a_tolerated_loss_completes_the_job(make_house: MakeHouse) -> None:
     """Two items of 20 cannot be had: a tolerance of two, or of a tenth, completes the job; of one does not."""
     h = await serving(make_house, max_attempts="1", max_deliver="5", transient_retries="0")
@@ -164,7 +194,7 @@ async def test_jobs_are_cancelled_by_filter_once_they_were_counted(make_house: M
     await until(lambda: _listed(h, 31), 5, "all are listed")
     params = {"label": "team:red"}
     assert await h.call("DELETE", "/jobs", params=params) == {"matched": 30, "cancelled": 0}
-    assert {(await h.job(uid))["status"] for uid in red} == {"pending"}
+    await until(lambda: _all_pending(h, red), 10, "all are admitted")
     assert await h.call("DELETE", "/jobs", params={**params, "dry_run": "false"}) == {"matched": 30, "cancelled": 30}
     assert {(await h.job(uid))["status"] for uid in red} == {"cancelled"}
     assert (await h.job(blue))["status"] == "pending"
@@ -173,6 +203,10 @@ async def test_jobs_are_cancelled_by_filter_once_they_were_counted(make_house: M
     assert (await h.job(blue))["status"] == "pending"
     await h.call("DELETE", f"/jobs/{blue}")
     await checks.nothing_left(h)
+
+
+async def _all_pending(h: House, uids: list[str]) -> bool:
+    return {(await h.job(uid))["status"] for uid in uids} == {"pending"}
 
 
 async def _listed(h: House, count: int) -> bool:
