@@ -8,7 +8,7 @@ this replica has just accepted goes past the queue.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from cuscuta import limits, subjects
@@ -26,6 +26,7 @@ SHARES = {Priority.HIGH: 12, Priority.NORMAL: 3, Priority.LOW: 1}  # of 16 admis
 _LOOK_S = 2.0  # how often to look without a hint
 _FREE_S = 0.03  # a place is free when its consumer is gone, which is a moment after the job's end was told
 _SEATS_S = 0.25  # for so long the number of seats alive is not asked for again
+Start = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
 def preference(turn: int) -> Sequence[Priority]:
@@ -63,7 +64,7 @@ class Admission:
 
     def offer(self, known: Known) -> bool:
         """Take a job that was accepted here, if nothing else waits; else others should be told that it waits."""
-        if self._halting or self._room <= 0 or len(self._offered) >= limits.OFFERS:
+        if self._halting or self._room <= limits.OFFERS or len(self._offered) >= limits.OFFERS:
             self._room = 0  # one that waits goes before those that are yet to come
             return False
         self._room -= 1
@@ -87,8 +88,9 @@ class Admission:
     def _stray(self, delivery: Delivery) -> None:
         """Nothing to do: pulls here never wait, and what is lost on the way comes again after ack-wait."""
 
-    async def run(self) -> None:
-        """Until `halt`."""
+    async def run(self, start: Start) -> None:
+        """Until `halt`. `start` begins a task in the service's task group."""
+        self._start = start
         await self._puller.start()
         try:
             while not self._halting:
@@ -109,11 +111,15 @@ class Admission:
                 if not self._halting and not self._offered and not await wait_for_event(self._hint, self._wait_s()):
                     self._look = True
         finally:
-            if self._admitting:
-                await asyncio.wait(self._admitting)
-            while self._offered:  # for another replica
-                await self._queue(self._offered.popleft().tag)
-            await self._puller.stop()
+            try:
+                if self._admitting:
+                    await asyncio.wait(self._admitting)
+                while self._offered:  # for another replica
+                    await self._queue(self._offered.popleft().tag)
+            finally:
+                for task in self._admitting:
+                    task.cancel()
+                await self._puller.stop()
 
     def _wait_s(self) -> float:
         """Until the next look without a hint; soon when a job's end was told but its place is not free yet."""
@@ -122,7 +128,7 @@ class Admission:
 
     def _launch(self, work: Coroutine[Any, Any, None]) -> None:
         """Admit a job beside others; its slot is taken already."""
-        task = asyncio.create_task(work)
+        task = self._start(work)
         self._admitting.add(task)
         task.add_done_callback(self._admitted)
 
@@ -131,8 +137,6 @@ class Admission:
         self._slots.release()
         if self._full:  # it may have been counted twice, as being admitted and as active
             self.hint()
-        if not task.cancelled() and (error := task.exception()):
-            self._log.error("a job could not be admitted", cause=repr(error))
 
     async def _admit_offered(self, known: Known) -> None:
         tag = known.tag
@@ -167,6 +171,10 @@ class Admission:
     async def _next(self) -> Delivery | None:
         most, self._full = self._settings.max_active_jobs, False
         active = await self._bus.work.active_consumers() + len(self._admitting)
+        # Of many consumers that are made at the same moment the server may take one too many: the last go one by one.
+        if self._admitting and active + limits.OFFERS > most:
+            self._full = True
+            return None
         for priority in preference(self._turn):
             reserved = 0 if priority is Priority.HIGH else most // limits.URGENT_PLACES
             if active >= most - reserved:
@@ -187,7 +195,8 @@ class Admission:
             _, uid = subjects.parse_admit(delivery.subject)
         except ValueError as error:
             self._log.error("not an admit message", subject=delivery.subject, cause=str(error))
-            await delivery.term("malformed")
+            with contextlib.suppress(BrokerUnavailable):
+                await delivery.term("malformed")
             return
         try:
             await self._touching(delivery, self._activate(uid))
@@ -199,7 +208,8 @@ class Admission:
             self._log.error("a job cannot be admitted; trying again", uid=uid, cause=str(error))
             await delivery.nak(5.0)
         else:
-            await delivery.ack_sync()
+            with contextlib.suppress(BrokerUnavailable):  # it comes again, and is found admitted
+                await delivery.ack_sync()
 
     async def _activate(self, uid: str, known: Known | None = None) -> bool:
         return await activate(self._bus, uid, await self._seats(), known)

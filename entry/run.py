@@ -81,7 +81,7 @@ async def _run(process: Process, context: Context) -> None:
 
     async with asyncio.TaskGroup() as group:
         end = await bus.broker.subscribe(subjects.ANNOUNCE, on_announcement)
-        admitting = group.create_task(admission.run())
+        admitting = group.create_task(admission.run(group.create_task))
         tasks = [
             group.create_task(projection.follow()),
             group.create_task(context.feed.follow()),

@@ -15,6 +15,8 @@ from cuscuta.logs import Logger
 from cuscuta.settings import Settings
 
 DEADLINE_S = 30.0  # one round of a duty; what it did not reach is left for the next one
+_SHARE = 0.1  # of the time that a duty may take: a backlog of 100,000 jobs takes seconds to look through
+_PAUSE_MOST_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,9 @@ class Patience:
 
 
 async def run(duty: Duty, scene: Scene, health: Health) -> None:
-    """A duty for ever, every `reap_s` with jitter."""
+    """A duty for ever, every `reap_s` with jitter, and more rarely if a round takes long."""
     while True:
+        began = scene.clock.monotonic()
         try:
             async with asyncio.timeout(DEADLINE_S):
                 mended = await duty.round(scene)
@@ -70,4 +73,10 @@ async def run(duty: Duty, scene: Scene, health: Health) -> None:
         except Exception as error:  # noqa: BLE001 - refused, or a record that is not ours: the other duties go on
             scene.log.warning("a duty met something that it does not understand", duty=duty.name, cause=str(error))
         health.beat()
-        await scene.clock.sleep(scene.settings.reap_s * (0.9 + 0.2 * random.random()))
+        pause_s = pause(scene.clock.monotonic() - began, scene.settings.reap_s)
+        await scene.clock.sleep(pause_s * (0.9 + 0.2 * random.random()))
+
+
+def pause(took_s: float, every_s: float) -> float:
+    """Seconds until the next round of a duty whose last one took so long."""
+    return max(every_s, min(_PAUSE_MOST_S, took_s / _SHARE))

@@ -15,11 +15,11 @@ from nats.aio.msg import Msg
 
 from cuscuta.embedded.postgres import Postgres
 from tests.bench.common import completed, house, seconds
+from tests.support.checks import nothing_left
 from tests.support.house import House
 
 CHUNKS = 2_000
 IN_FLIGHT = 256
-REST_S = 1.0  # what one leaves to be cleared away (purged messages, deleted streams) is not the other's
 
 
 async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool) -> dict[str, object]:
@@ -39,9 +39,8 @@ async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool)
             assert job["chunks"] == CHUNKS, job["chunks"]
             if n == 0:
                 size = len(await _one_result(h, uid))
-            await asyncio.sleep(REST_S)
+            await nothing_left(h)  # what the job leaves to be cleared away is not the raw loop's
             rate = await _raw_loop(h, size)
-            await asyncio.sleep(REST_S)
             if n:
                 ours.append(CHUNKS / seconds(job))
                 raw.append(rate)

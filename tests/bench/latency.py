@@ -16,6 +16,7 @@ import aiohttp
 from cuscuta.embedded.postgres import Postgres
 from tests.bench.common import house, spread
 from tests.support.house import House
+from tests.support.wait import until
 
 REFERENCE_ACCOUNTS = 8
 CLIENTS = 16
@@ -28,7 +29,7 @@ async def run(folder: Path, postgres: Postgres, rounds: int | None, quick: bool)
     return {
         "bench": "latency",
         "one_item_ms": spread(await _one_item(folder, postgres, trials)),
-        **await _backlogs(folder, postgres, backlogs, 5 if quick else 60),
+        **await _backlogs(folder, postgres, backlogs, 5 if quick else 120),
     }
 
 
@@ -70,9 +71,11 @@ async def _backlogs(folder: Path, postgres: Postgres, backlogs: tuple[int, ...],
         await h.ended(await h.submit("warm up", "warm up"))  # accounts have logged in, their pace is known
         standing = 0
         for backlog in backlogs:
-            await h.control(set={"latency_s": 1.0})  # the machine is for building the backlog
-            await _submit(h, standing, backlog)
-            await h.control(set={"latency_s": LATENCY_S})
+            if backlog > standing:
+                await h.control(set={"latency_s": 1.0})  # the machine is for building the backlog
+                await _submit(h, standing, backlog)
+                await h.control(set={"latency_s": LATENCY_S}, reset=True)
+                await until(lambda: _all_quick(h), 60, "every account has ended a call that began since")
             standing = max(standing, backlog)
             submits[backlog], polls[backlog] = await _high(h, backlog, trials)
     return {
@@ -93,6 +96,10 @@ async def _high(h: House, backlog: int, trials: int) -> tuple[list[float], list[
     return submits, [(polled[target] - at) * 1000 for target, at in began.items()]
 
 
+async def _all_quick(h: House) -> bool:
+    return len({call[0] for call in (await h.world())["calls"] if call[4]}) == REFERENCE_ACCOUNTS
+
+
 async def _submit(h: House, first: int, last: int) -> None:
     numbers = iter(range(first, last))
 
@@ -103,4 +110,3 @@ async def _submit(h: House, first: int, last: int) -> None:
 
     async with aiohttp.ClientSession(str(h.http.base_url)) as http:
         await asyncio.gather(*(client(http) for _ in range(CLIENTS)))
-    await asyncio.sleep(2)  # what was at work when it got quick again has ended

@@ -140,7 +140,7 @@ async def test_lanes_rides_and_a_cancellation_at_once(make_house: MakeHouse) -> 
 
 
 async def test_more_jobs_than_slots_share_as_far_as_the_slots_go(make_house: MakeHouse) -> None:
-    h, items = await sharing(make_house, 80)
+    h, items = await sharing(make_house, 80, latency_ms=5)
     adapter = h.folder / "narrow.toml"
     adapter.write_text(REFERENCE.with_name("shared.toml").read_text().replace("= 40", "= 3"))
     for worker in [proc for proc in h.procs if "worker" in proc.name]:
@@ -154,7 +154,7 @@ async def test_more_jobs_than_slots_share_as_far_as_the_slots_go(make_house: Mak
         await checks.complete(h, uid, target, items)
     world = await h.world()
     assert max(map(len, world["friends"].values())) <= 3
-    assert world["counts"]["polls"] < 6 * 80  # 7 without sharing; a job without a slot waits for one, or polls alone
+    assert world["counts"]["polls"] < 5 * 80  # 7 without sharing, 7 / 3 at the best
 
 
 async def test_jobs_of_one_lane_do_not_ride_on_each_other(make_house: MakeHouse) -> None:

@@ -132,7 +132,7 @@ def test_whatever_happens_the_pace_stays_within_its_bounds(
         assert pace.learnt is None or Pace(now, cap, pace.learnt).rate_per_s == pace.rate_per_s
 
 
-@pytest.mark.parametrize(("count", "window_s"), [(25, 1.0), (100, 10.0), (300, 60.0)])
+@pytest.mark.parametrize(("count", "window_s"), [(25, 1.0), (200, 10.0), (600, 60.0), (100, 10.0), (300, 60.0)])
 def test_a_window_that_headers_tell_of_is_used_up_and_not_overrun(count: int, window_s: float) -> None:
     """Fixed windows, told as most do: what remains, and whole seconds until it begins anew."""
     pace, now, left, ends, passed, refused = Pace(0.0, None), 0.0, count, window_s, 0, 0
