@@ -119,6 +119,12 @@ class Essential(Struct, frozen=True, omit_defaults=True):
     labels: dict[str, str] = {}
     digest: str = ""  # of the request's body, to tell a repeated Idempotency-Key from an abused one
     traceparent: str | None = None
+    webhook: str | None = None  # where its end is told
+
+    @property
+    def group(self) -> str:
+        """Whose job it is: groups get equal shares."""
+        return self.labels.get("group", "")
 
 
 class Queue(Struct, omit_defaults=True):
@@ -178,6 +184,7 @@ class ActiveJob(Struct, frozen=True, omit_defaults=True):
     traceparent: str | None = None
     fresh: bool = False
     run: str = ""
+    group: str = ""
     seats: int = 1
     policy: Policy = Policy.CHUNK
     chunk_items: int = limits.CHUNK_ITEMS
@@ -263,6 +270,7 @@ class Announcement(Struct, frozen=True, omit_defaults=True):
     kind: str  # submitted | active | ended | chunk | idle
     uid: str
     active: ActiveJob | None = None
+    queue: tuple[Priority, str] | None = None  # priority and group of a job that waits for admission
 
 
 class RecordError(CuscutaError):
@@ -270,7 +278,7 @@ class RecordError(CuscutaError):
 
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
-_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+_decoder = lru_cache(maxsize=64)(msgspec.json.Decoder)
 
 
 def encode(record: Any) -> bytes:
@@ -280,11 +288,8 @@ def encode(record: Any) -> bytes:
 
 def decode(data: bytes, kind: type[RecordT]) -> RecordT:
     """JSON bytes as a record of the given type. Raises RecordError with the reason and the path to the fault."""
-    decoder = _decoders.get(kind)
-    if decoder is None:
-        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:
-        return decoder.decode(data)  # type: ignore[no-any-return]
+        return _decoder(kind).decode(data)  # type: ignore[return-value]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(f"not a {kind.__name__}: {error}") from error
 

@@ -13,7 +13,7 @@ from cuscuta import __version__, limits
 from cuscuta.errors import BrokerRefused, BrokerUnavailable, DatabaseUnavailable, InputError
 from entry import problems
 from entry.context import Context, provide_context
-from entry.routes import accounts, catalogues, events, graph, health, jobs, queue, results, workers
+from entry.routes import accounts, catalogues, events, graph, health, jobs, queue, results, schedules, workers
 
 ROUTES = [
     jobs.submit_job,
@@ -23,6 +23,11 @@ ROUTES = [
     jobs.cancel_jobs,
     jobs.retry_job,
     graph.show_graph,
+    schedules.make_schedule,
+    schedules.list_schedules,
+    schedules.show_schedule,
+    schedules.change_schedule,
+    schedules.remove_schedule,
     results.read_results,
     events.follow_all,
     events.follow_job,

@@ -21,7 +21,7 @@ class ProgressCache:
         now = self._bus.clock.monotonic()
         at, reading = self._known.get(uid, (now - _FRESH_S, None))
         if reading is None or now - at >= _FRESH_S:
-            reading = asyncio.create_task(self._read(uid))
+            reading = asyncio.ensure_future(self._read(uid))
             self._known.pop(uid, None)
             self._known[uid] = now, reading
             while len(self._known) > limits.PROGRESS_KEPT:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -37,7 +37,18 @@ class FollowUp(Struct, forbid_unknown_fields=True, kw_only=True, rename={"start"
     labels: dict[str, str] = {}
 
 
-class JobRequest(FollowUp, kw_only=True):
+class ScheduledJob(FollowUp, kw_only=True):
+    """A job that a schedule makes: the same fields as a job, without those that speak of a single moment."""
+
+    deadline_s: Annotated[float, Meta(gt=0, le=_YEARS_S)] | None = None
+    start_by_s: Annotated[float, Meta(gt=0, le=_YEARS_S)] | None = None
+    unique: bool = False
+    webhook: Annotated[str, Meta(min_length=1, description="URL that is told of its end")] | None = None
+    on_success: FollowUp | None = None
+    on_failure: FollowUp | None = None
+
+
+class JobRequest(ScheduledJob, kw_only=True):
     """A job to be done: `target` is asked about for every item of `catalogue`.
 
     `from` and `to` cut a half-open span out of the catalogue. `key` is the lane (default: the target; null: none).
@@ -47,17 +58,29 @@ class JobRequest(FollowUp, kw_only=True):
     A `unique` job is not made if one of its target and catalogue runs already; that one is the answer.
     A job waits for those in `after`: until all are completed, until any is, until one has failed, or until all have
     ended (`after_when`); if that cannot come any more it ends. `on_success` and `on_failure` follow its own end.
+    The label `group` says whose job it is: groups get equal shares.
     """
 
-    deadline_s: Annotated[float, Meta(gt=0, le=_YEARS_S)] | None = None
     deadline: When | None = None
-    start_by_s: Annotated[float, Meta(gt=0, le=_YEARS_S)] | None = None
     start_by: When | None = None
-    unique: bool = False
     after: Annotated[tuple[str, ...], Meta(max_length=limits.AFTER, description="uids")] = ()
     after_when: AfterWhen = "completed"
-    on_success: FollowUp | None = None
-    on_failure: FollowUp | None = None
+
+
+class ScheduleRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """When to submit a job: `when` is cron (five fields, or six with seconds first), `@every 15m`, `@hourly` and the
+    like, or a single time with its zone. `time_zone` is that of cron's fields; UTC if there is none.
+    """
+
+    when: Annotated[str, Meta(min_length=1, max_length=200, examples=["0 9 * * 1-5", "@every 15m"])]
+    job: ScheduledJob
+    time_zone: Annotated[str, Meta(max_length=80, examples=["Europe/Berlin"])] | None = None
+
+
+class ScheduleChange(Struct, forbid_unknown_fields=True):
+    """What may be changed of a schedule."""
+
+    paused: bool
 
 
 class ItemRequest(Struct, forbid_unknown_fields=True):
@@ -92,7 +115,7 @@ class AccountChange(Struct, forbid_unknown_fields=True):
     disabled: bool | None = None
 
 
-for _kind in (JobRequest, FollowUp, ItemRequest, CatalogueRequest, AccountRequest, AccountChange):
+for _kind in (JobRequest, FollowUp, ScheduleRequest, ScheduleChange, ItemRequest, CatalogueRequest, AccountRequest, AccountChange):
     problems.KNOWN_FIELDS.update(_kind.__struct_encode_fields__)
 
 
@@ -105,7 +128,7 @@ def _bytes(field: str, text: str, most: int) -> None:
         raise InputError(field, f"is {size:,} bytes long", f"At most {most:,} bytes are taken.")
 
 
-def digest(request: FollowUp) -> str:
+def digest(request: FollowUp | ScheduleRequest) -> str:
     """What tells two requests apart. Fields that are not there, or as they are without saying, count as the same."""
     given = {
         field.encode_name: value
@@ -113,6 +136,17 @@ def digest(request: FollowUp) -> str:
         if (value := getattr(request, field.name)) is not UNSET and value != field.default and value not in ({}, ())
     }
     return hashlib.sha256(msgspec.json.encode(given, order="sorted")).hexdigest()[:32]
+
+
+def scheduled(request: ScheduledJob) -> dict[str, Any]:
+    """A schedule's job as it is kept, and read again whenever it fires."""
+    made: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(request))
+    return made
+
+
+def as_job(request: ScheduledJob) -> JobRequest:
+    """A schedule's job as a request for one."""
+    return msgspec.convert(scheduled(request), JobRequest)
 
 
 def essential(request: JobRequest, names: Mapping[str, CatalogueName], clock: Clock) -> Essential:
@@ -125,6 +159,7 @@ def essential(request: JobRequest, names: Mapping[str, CatalogueName], clock: Cl
         unique=request.unique,
         after=tuple(dict.fromkeys(request.after)),
         after_when=request.after_when,
+        webhook=request.webhook,
         on_success=_follow_up("on_success", request.on_success, names),
         on_failure=_follow_up("on_failure", request.on_failure, names),
     )

@@ -1,5 +1,5 @@
-"""The entry's composition root. Stop order: the job being admitted is finished, admission and projection end, the
-server takes no more requests and finishes those under way, then connections close."""
+"""The entry's composition root. Stop order: jobs being admitted or made by a schedule and webhooks on their way are
+finished, then the rest ends, the server takes no more requests and finishes those under way, then connections close."""
 
 import asyncio
 import sys
@@ -13,11 +13,14 @@ from cuscuta.db import Accounts, Database, Vault
 from cuscuta.db.vault import VaultError
 from cuscuta.model import Announcement, RecordError, decode
 from cuscuta.service import Process
+from cuscuta.settings import Settings
 from entry import app
 from entry.admission import Admission
 from entry.context import Context
+from entry.firing import Firing
 from entry.progress import ProgressCache
 from entry.waits import Waits
+from entry.webhooks import Webhooks
 
 _DRAIN_S = 5  # requests under way at a stop get this long
 
@@ -34,7 +37,7 @@ async def enter(process: Process) -> None:
     bus = Bus(settings, clock, log, f"cuscuta.entry {process.name}")
     database = Database(settings, clock, log)
     projection = Projection(bus.tag_bucket, clock, log, settings.retention_s)
-    admission = Admission(bus, settings, log)
+    admission = Admission(bus, settings, log, projection)
     accounts = Accounts(database, vault)
     waits, feed, progress = Waits(bus), Feed(bus.broker, log), ProgressCache(bus)
     context = Context(settings, clock, bus, database, accounts, projection, state, admission, waits, feed, progress)
@@ -73,15 +76,16 @@ async def _run(process: Process, context: Context) -> None:
             return
         if hint.kind in ("submitted", "active", "ended"):
             projection.hint()
-        if hint.kind == "submitted":
-            admission.hint()
-        elif hint.kind == "ended":
-            admission.ended()
+        admission.heard(hint)
+        if hint.kind == "ended":
             context.waits.ended(hint.uid)
 
     async with asyncio.TaskGroup() as group:
         end = await bus.broker.subscribe(subjects.ANNOUNCE, on_announcement)
         admitting = group.create_task(admission.run(group.create_task))
+        hooks = [Webhooks(bus, process.settings, process.log, kind) for kind in _hooks(process.settings)]
+        firing = Firing(context)
+        ending = [group.create_task(firing.run()), *(group.create_task(h.run(group.create_task)) for h in hooks)]
         tasks = [
             group.create_task(projection.follow()),
             group.create_task(context.feed.follow()),
@@ -92,11 +96,17 @@ async def _run(process: Process, context: Context) -> None:
             process.log.info("ready", host=process.settings.entry_host, jobs=len(projection))
             await process.halt.wait()
         await end()
-        admission.halt()
+        for part in (admission, firing, *hooks):
+            part.halt()
         context.feed.close()
-        await asyncio.wait({admitting}, timeout=_DRAIN_S)
-        for task in [admitting, *tasks]:
+        await asyncio.wait({admitting, *ending}, timeout=_DRAIN_S)
+        for task in [admitting, *ending, *tasks]:
             task.cancel()
+
+
+def _hooks(settings: Settings) -> list[str]:
+    """The kinds of destinations that webhooks go to."""
+    return [*(["job"] if settings.webhook_secrets else []), *(["deployment"] if settings.webhook_url else [])]
 
 
 async def _caught_up(context: Context) -> None:

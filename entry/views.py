@@ -8,7 +8,9 @@ from msgspec import Struct
 from cuscuta import settling
 from cuscuta.broker.projection import Summary
 from cuscuta.model import AfterWhen, CatalogueHead, CatalogueName, Failure, JobStatus, JobTag, LanePolicy, Priority
+from cuscuta.schedule import Schedule
 from cuscuta.spans import Span
+from entry.destinations import shown
 
 
 class Accepted(Struct):
@@ -62,6 +64,7 @@ class JobView(Struct):
     lane_policy: LanePolicy
     after: tuple[str, ...]
     after_when: AfterWhen
+    webhook: str | None
     results_url: str
 
 
@@ -172,6 +175,30 @@ class Imported(Struct):
     changed: int
 
 
+class ScheduleView(Struct):
+    """A schedule: its next times, and the job that it made last, or why it made none."""
+
+    id: str
+    when: str
+    time_zone: str | None
+    job: dict[str, Any]
+    paused: bool
+    done: bool
+    next: list[datetime]
+    fired_at: datetime | None
+    last_uid: str | None
+    error: str | None
+    created_at: datetime
+    url: str
+
+
+class SchedulePage(Struct):
+    """One page of schedules. `next` is the `after` of the next page, null at the end."""
+
+    schedules: list[ScheduleView]
+    next: str | None
+
+
 class HealthView(Struct):
     """`causes` names what is wrong, by part."""
 
@@ -221,6 +248,7 @@ def job(tag: JobTag, stored: list[Span], waiting_for: str | None, now: datetime)
         lane_policy=essential.lane_policy,
         after=essential.after,
         after_when=essential.after_when,
+        webhook=shown(essential.webhook),
         results_url=f"/jobs/{tag.uid}/results",
     )
 
@@ -234,4 +262,22 @@ def detail(name: CatalogueName, head: CatalogueHead, page: list[Any], following:
     """A catalogue with a page of its items."""
     return CatalogueDetail(
         name.name, name.hash, head.items, head.weight, len(head.cuts) - 1, name.updated_at, page, following
+    )
+
+
+def schedule(found: Schedule, upcoming: list[datetime]) -> ScheduleView:
+    """A schedule's view."""
+    return ScheduleView(
+        id=found.id,
+        when=found.when,
+        time_zone=found.time_zone,
+        job=found.job | {"webhook": shown(found.job.get("webhook"))},
+        paused=found.paused,
+        done=found.done,
+        next=upcoming,
+        fired_at=found.fired_at,
+        last_uid=found.uid,
+        error=found.error,
+        created_at=found.created_at,
+        url=f"/schedules/{found.id}",
     )

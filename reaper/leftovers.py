@@ -58,8 +58,7 @@ class Leftovers:
         await bus.work.drop_job_consumer(uid)
         await bus.active_bucket.purge(uid)
         await bus.work.purge(subjects.after("*", uid))
-        for priority in subjects.ADMISSION_CONSUMERS:
-            await bus.work.remove(subjects.admit(priority, uid))
+        await bus.work.remove(subjects.admit_of(uid))
         if lane:
             await bus.work.purge(subjects.lane_entry(lane, uid))
             await release_lane(bus, lane)

@@ -1,10 +1,8 @@
 """Jobs that were accepted but never got into their lane or to admission: a crash between the tag and the batch."""
 
 from cuscuta import limits, subjects
-from cuscuta.broker.activate import activate
 from cuscuta.broker.settle import advance
 from cuscuta.broker.submit import enqueue
-from cuscuta.errors import NoRoom
 from cuscuta.model import JobStatus
 from reaper.duty import Patience, Scene
 
@@ -14,8 +12,8 @@ class LostWaiting:
 
     name = "lost-waiting"
 
-    def __init__(self, patience: Patience, stuck: Patience) -> None:
-        self._patience, self._stuck = patience, stuck
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
         self._seen = ""  # the last of those that wait for others
 
     async def round(self, scene: Scene) -> int:
@@ -23,10 +21,14 @@ class LostWaiting:
         rows = {row.uid: row for row in scene.projection.open_jobs() if row.status is JobStatus.QUEUEING}
         if not rows:
             self._patience.over(set())
-            self._stuck.over(set())
             return 0
         work = scene.bus.work
-        admitted = _uids(await work.subjects(subjects.ADMITS))
+        admitted = set()
+        for subject in await work.subjects(subjects.ADMITS):
+            try:
+                admitted.add(subjects.parse_admit(subject))
+            except ValueError:  # put there by hand or by an earlier version: nobody takes it
+                await work.remove(subject)
         in_lanes = _uids(await work.subjects(subjects.LANES))
         suspects, lanes, befores = set(), {}, []
         for uid, row in rows.items():
@@ -52,7 +54,7 @@ class LostWaiting:
         for uid in self._next(befores):
             known = await scene.bus.tags.read(uid)
             mended += known is not None and await advance(scene.bus, known)
-        return mended + await self._admit_stuck(scene, admitted & set(rows))
+        return mended
 
     def _next(self, befores: list[str]) -> list[str]:
         """Some of the jobs that wait for others, all of them in turn."""
@@ -60,22 +62,6 @@ class LostWaiting:
         some = befores[: limits.DUTY_BATCH]
         self._seen = some[-1] if some else ""
         return some
-
-    async def _admit_stuck(self, scene: Scene, waiting: set[str]) -> int:
-        """A job whose admit message stands for long although there is room: nobody is given it, so admit it here."""
-        most = scene.settings.max_active_jobs
-        room = most - most // limits.URGENT_PLACES - await scene.bus.work.active_consumers()
-        mended = 0
-        for uid in list(self._stuck.over(waiting if room > 0 else set()))[: max(0, room)]:
-            scene.log.warning("a job stood in admission although there was room; admitted", uid=uid)
-            try:
-                if await activate(scene.bus, uid, scene.settings.default_seats):
-                    for priority in subjects.ADMISSION_CONSUMERS:
-                        await scene.bus.work.remove(subjects.admit(priority, uid))
-                    mended += 1
-            except NoRoom:
-                break
-        return mended
 
 
 def _uids(found: list[str]) -> set[str]:

@@ -125,6 +125,7 @@ async def _tell(bus: Bus, tag: JobTag, fresh: bool) -> None:
         traceparent=essential.traceparent,
         fresh=fresh,
         run=tag.run_ids[-1],
+        group=essential.group,
         seats=tag.queue.seats,
         policy=essential.policy,
         chunk_items=essential.chunk_items,

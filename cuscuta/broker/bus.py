@@ -5,6 +5,7 @@ from cuscuta.broker.catalogues import Catalogues
 from cuscuta.broker.connection import Broker
 from cuscuta.broker.kv import Bucket
 from cuscuta.broker.results import Results
+from cuscuta.broker.schedules import Schedules
 from cuscuta.broker.tags import Tags
 from cuscuta.broker.work import Work
 from cuscuta.clock import Clock
@@ -18,6 +19,7 @@ from cuscuta.model import (
     JobStatus,
     JobTag,
     Presence,
+    Priority,
     RecordError,
     decode,
     encode,
@@ -39,11 +41,14 @@ class Bus:
         self.tags = Tags(self.tag_bucket, settings.retention_s)
         self.results = Results(self.broker, Bucket(self.broker, subjects.RESULTS))
         self.catalogues = Catalogues(Bucket(self.broker, subjects.CATALOGUES))
+        self.schedules = Schedules(self.broker, Bucket(self.broker, subjects.SCHEDULE_RECORDS), settings.retention_s)
         self.work = Work(self.broker, settings)
 
-    async def announce(self, kind: str, uid: str, active: ActiveJob | None = None) -> None:
+    async def announce(
+        self, kind: str, uid: str, active: ActiveJob | None = None, queue: tuple[Priority, str] | None = None
+    ) -> None:
         """Hint at a change; nothing depends on it."""
-        await self.broker.tell(subjects.ANNOUNCE, encode(Announcement(kind, uid, active)))
+        await self.broker.tell(subjects.ANNOUNCE, encode(Announcement(kind, uid, active, queue)))
 
     async def event(self, tag: JobTag, what: str, status: JobStatus) -> None:
         """File a step in a job's life; the server drops one that is repeated within the same run."""

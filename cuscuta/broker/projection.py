@@ -6,6 +6,7 @@ exactly what changed. One direct read of 0.2 ms a second while nothing happens; 
 
 import asyncio
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
@@ -43,6 +44,11 @@ class Summary(Struct, frozen=True):
     deadline: datetime | None
     start_by: datetime | None
     after: tuple[str, ...]
+
+    @property
+    def group(self) -> str:
+        """Whose job it is."""
+        return self.labels.get("group", "")
 
     @property
     def place(self) -> tuple[datetime, str]:
@@ -83,6 +89,7 @@ class Projection:
         self._open: dict[str, Summary] = {}
         self._places: list[tuple[datetime, str]] = []
         self._later: dict[str, set[str]] = {}  # who runs after whom
+        self._queues: Counter[tuple[Priority, str]] = Counter()  # jobs that are queueing, by priority and group
         self._revision = 0
         self._hint = asyncio.Event()
         self.caught_up = asyncio.Event()
@@ -129,10 +136,18 @@ class Projection:
             for before in row.after:
                 self._later.setdefault(before, set()).add(row.uid)
         self._rows[row.uid] = row
-        if row.status.terminal:
-            self._open.pop(row.uid, None)
-        else:
+        self._close(row.uid)
+        if not row.status.terminal:
             self._open[row.uid] = row
+            if row.status is JobStatus.QUEUEING:
+                self._queues[row.priority, row.group] += 1
+
+    def _close(self, uid: str) -> None:
+        row = self._open.pop(uid, None)
+        if row is not None and row.status is JobStatus.QUEUEING:
+            self._queues[row.priority, row.group] -= 1
+            if not self._queues[row.priority, row.group]:
+                del self._queues[row.priority, row.group]
 
     def take_new(self, tag: JobTag) -> None:
         """Let a tag count that this replica has just written, unless a later one of the job is in already."""
@@ -158,7 +173,7 @@ class Projection:
         """Forget rows."""
         for uid in uids:
             row = self._rows.pop(uid, None)
-            self._open.pop(uid, None)
+            self._close(uid)
             for before in row.after if row else ():
                 if later := self._later.get(before):
                     later.discard(uid)
@@ -173,6 +188,10 @@ class Projection:
     def open_jobs(self) -> list[Summary]:
         """Jobs that have not ended."""
         return list(self._open.values())
+
+    def queues(self) -> list[tuple[Priority, str]]:
+        """Priorities and groups of which a job is queueing."""
+        return list(self._queues)
 
     def later(self, uid: str) -> set[str]:
         """The jobs that run after a job."""

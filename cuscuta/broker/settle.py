@@ -159,12 +159,13 @@ async def _leave_bus(bus: Bus, tag: JobTag) -> None:
     """Everything but its place in a lane."""
     uid, essential = tag.uid, tag.essential
     await _follow_up(bus, tag)  # before anything goes: what is left lets the reaper try again
+    await bus.event(tag, str(tag.status), tag.status)
     waiting, *_ = await asyncio.gather(
         after.waiting(bus, uid),
         bus.work.purge(subjects.chunks_of(uid)),
         bus.work.drop_job_consumer(uid),
         bus.active_bucket.purge(uid),
-        bus.work.remove(subjects.admit(essential.priority, uid)),
+        bus.work.remove(subjects.admit(essential.priority, essential.group, uid)),
     )
     if essential.unique:
         await release(bus, uid, essential)
@@ -173,7 +174,6 @@ async def _leave_bus(bus: Bus, tag: JobTag) -> None:
     for later in waiting[: limits.DUTY_BATCH]:  # the reaper looks at the rest
         if known := await bus.tags.read(later):
             await advance(bus, known)
-    await bus.event(tag, str(tag.status), tag.status)
 
 
 async def _follow_up(bus: Bus, tag: JobTag) -> None:
@@ -228,7 +228,7 @@ async def release_lane(bus: Bus, lane: str) -> None:
         if tag and not tag.status.terminal:
             if tag.status is JobStatus.QUEUEING:
                 await bus.work.admit_if_head(head.uid, lane)
-            await bus.announce("submitted", head.uid)
+            await bus.announce("submitted", head.uid, queue=(tag.essential.priority, tag.essential.group))
             return
         if tag and tag.status is JobStatus.FAILED and not await _stop_lane(bus, lane, head.uid):
             return

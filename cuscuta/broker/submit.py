@@ -6,6 +6,7 @@ from cuscuta import limits
 from cuscuta.broker import after
 from cuscuta.broker.bus import Bus
 from cuscuta.broker.tags import Known
+from cuscuta.broker.work import Waiting
 from cuscuta.dependencies import Turn
 from cuscuta.errors import InputError, QueueFull
 from cuscuta.model import Essential, JobStatus, JobTag, Queue
@@ -72,8 +73,9 @@ async def enqueue(bus: Bus, known: Known, offer: Offer = lambda known: False) ->
     waits for nothing, which the reaper mends too.
     """
     uid, essential = known.tag.uid, known.tag.essential
-    if essential.lane is None or await bus.work.enter_lane(uid, essential.priority, essential.lane):
+    waiting = Waiting(uid, essential.priority, essential.group)
+    if essential.lane is None or await bus.work.enter_lane(waiting, essential.lane):
         if offer(known):
             return
-        await bus.work.admit(uid, essential.priority)
-    await bus.announce("submitted", uid)
+        await bus.work.admit(waiting)
+    await bus.announce("submitted", uid, queue=(essential.priority, essential.group))

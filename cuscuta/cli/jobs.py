@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 from urllib.parse import quote
 
 import rich_click as click
@@ -23,7 +23,7 @@ def jobs() -> None:
 @jobs.command()
 @click.argument("target")
 @click.argument("catalogue")
-@click.option("--priority", type=click.Choice(["high", "normal", "low"]), default="normal")
+@click.option("--priority", type=click.Choice(["high", "normal", "low"]), help="Default: normal.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE")
 @click.option("--key", help="The job's lane; jobs of one lane run one after another. Default: the target.")
 @click.option("--no-lane", is_flag=True, help="Do not wait for other jobs of this target.")
@@ -33,7 +33,9 @@ def jobs() -> None:
 @click.option("--tolerance-items", type=int, help="So many items may be given up for `completed`.")
 @click.option("--tolerance-share", type=float, help="Such a share of the items may be given up for `completed`.")
 @click.option("--after", multiple=True, metavar="UID", help="Wait until this job is completed; may be repeated.")
+@click.option("--webhook", help="URL that is told of the job's end.")
 @click.option("--unique", is_flag=True, help="If a job of this target and catalogue runs already, name that one.")
+@click.option("--body", type=click.File(), help="JSON file with more fields of POST /jobs; options go before it.")
 @click.option("--idempotency-key", help="The same key never makes two jobs.")
 @click.option("--watch", "watching", is_flag=True, help="Show progress until the job has ended.")
 @as_json_option
@@ -42,7 +44,7 @@ def submit(
     client: Client,
     target: str,
     catalogue: str,
-    priority: str,
+    priority: str | None,
     labels: tuple[str, ...],
     key: str | None,
     no_lane: bool,
@@ -52,29 +54,33 @@ def submit(
     tolerance_items: int | None,
     tolerance_share: float | None,
     after: tuple[str, ...],
+    webhook: str | None,
     unique: bool,
+    body: IO[str] | None,
     idempotency_key: str | None,
     watching: bool,
     as_json: bool,
 ) -> None:
     """Ask about TARGET for every item of CATALOGUE."""
-    body: dict[str, Any] = {"target": target, "catalogue": catalogue, "priority": priority}
-    body["labels"] = dict(_pair(label) for label in labels)
+    job = read_body(body) | {"target": target, "catalogue": catalogue}
+    if labels:
+        job["labels"] = dict(pair(label) for label in labels)
     if key is not None or no_lane:
-        body["key"] = None if no_lane else key
-    if stop_after_failure:
-        body["lane_policy"] = "stop"
+        job["key"] = None if no_lane else key
     more = {
+        "priority": priority,
+        "lane_policy": "stop" if stop_after_failure else None,
         "deadline_s": deadline_s,
         "start_by_s": start_by_s,
         "tolerance_items": tolerance_items,
         "tolerance_share": tolerance_share,
         "unique": unique or None,
         "after": after or None,
+        "webhook": webhook,
     }
-    body.update({name: value for name, value in more.items() if value is not None})
+    job.update({name: value for name, value in more.items() if value is not None})
     headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-    accepted = client.call("POST", "/jobs", json=body, headers=headers)
+    accepted = client.call("POST", "/jobs", json=job, headers=headers)
     if watching:
         watch_job(client, accepted["uid"], as_json)
     elif as_json:
@@ -84,7 +90,19 @@ def submit(
         show.messages.print(f"see: cuscuta jobs watch {accepted['uid']}")
 
 
-def _pair(text: str) -> tuple[str, str]:
+def read_body(file: IO[str] | None) -> dict[str, Any]:
+    """The fields that a JSON file gives."""
+    try:
+        body = json.load(file) if file else {}
+    except ValueError as error:
+        raise click.BadParameter(f"is not JSON: {error}", param_hint="--body") from None
+    if not isinstance(body, dict):
+        raise click.BadParameter("is not a JSON object", param_hint="--body")
+    return body
+
+
+def pair(text: str) -> tuple[str, str]:
+    """A label's key and value."""
     key, equals, value = text.partition("=")
     if not equals:
         raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--label")
@@ -126,7 +144,7 @@ def _filter(
     wanted = {"status": status, "target": target, "catalogue": catalogue}
     params: dict[str, Any] = {name: value for name, value in wanted.items() if value not in (None, ())}
     if labels:
-        params["label"] = [":".join(_pair(label)) for label in labels]
+        params["label"] = [":".join(pair(label)) for label in labels]
     return params
 
 
@@ -174,23 +192,6 @@ def list_jobs(
 def watch(client: Client, uid: str, as_json: bool) -> None:
     """Show a job's progress until it has ended; exit code 1 if it did not complete."""
     watch_job(client, uid, as_json)
-
-
-@jobs.command()
-@click.argument("uid")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as the API sends them.")
-@click.pass_obj
-def results(client: Client, uid: str, as_json: bool) -> None:
-    """Print a job's results: item and value, tab between them."""
-    with client.lines(f"/jobs/{quote(uid, safe='')}/results") as lines:
-        for line in lines:
-            if as_json:
-                print(line)
-                continue
-            item = json.loads(line)
-            error = item.get("error")
-            value = f"error {error['type']}: {error['message']}" if error else json.dumps(item.get("value"))
-            print(item["id"], value, sep="\t")
 
 
 @jobs.command()

@@ -1,6 +1,5 @@
 """Events as they happen, as server-sent events: of one job until its end, or of all jobs."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -100,7 +99,7 @@ async def _after(context: Context, after: int, uid: str | None) -> list[Filed]:
     try:
         return await context.feed.after(after, uid)
     except BrokerUnavailable:
-        await asyncio.sleep(_PROGRESS_S)
+        await context.clock.sleep(_PROGRESS_S)
         return []
 
 

@@ -1,7 +1,6 @@
 """Jobs: submit, show, list, cancel."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -13,12 +12,11 @@ from cuscuta import limits, telemetry
 from cuscuta.broker.projection import Summary
 from cuscuta.broker.retry import retry
 from cuscuta.broker.settle import close
-from cuscuta.broker.submit import must_be_alike, submit
-from cuscuta.broker.unique import claim, release
-from cuscuta.errors import CuscutaError, InputError
-from cuscuta.model import Essential, JobStatus, JobTag
+from cuscuta.errors import InputError
+from cuscuta.model import JobStatus, JobTag
 from cuscuta.uids import is_uid, new_uid, uid_from
-from entry import filters, requests, views
+from entry import filters, views
+from entry.accepting import accept
 from entry.context import Context
 from entry.problems import REFUSALS
 from entry.requests import JobRequest
@@ -38,48 +36,9 @@ async def submit_job(
 ) -> Response[views.Accepted]:
     """Accept a job. The answer names where it can be seen and where its results will be."""
     with telemetry.span("submit"):
-        bus = context.bus
         uid = uid_from("idempotency", idempotency_key) if idempotency_key else new_uid(context.clock.wall())
-        named = idempotency_key is not None
-        if named and (standing := await bus.tags.get(uid)):
-            must_be_alike(standing, requests.digest(data))
-            return _accepted(standing)  # whatever has become of it, and whatever else runs
-        jobs = [data, *(job for job in (data.on_success, data.on_failure) if job)]
-        names = {job.catalogue: await bus.catalogues.resolve(job.catalogue) for job in jobs}
-        essential = requests.essential(data, {key: name for key, name in names.items() if name}, context.clock)
-        await _must_exist(context, uid, essential.after)
-        if data.unique and (running := await _running(context, uid, essential)):
-            return _accepted(running, existing=True)
-        try:
-            tag = await submit(bus, uid, essential, named=named, offer=context.admission.offer)
-        except CuscutaError:
-            if data.unique:
-                await bus.broker.insist(lambda: release(bus, uid, essential))
-            raise
-    context.projection.take_new(tag)
-    return _accepted(tag)
-
-
-async def _must_exist(context: Context, uid: str, befores: Sequence[str]) -> None:
-    """Refuse to wait for what is not there, and for oneself. A job waits for older ones only, so there is no cycle."""
-    for i, before in enumerate(befores):
-        if before == uid:
-            raise InputError(f"after[{i}]", "is the job itself", "A job cannot wait for its own end.")
-        if not is_uid(before) or await context.bus.tags.get(before) is None:
-            raise InputError(f"after[{i}]", f"there is no job {before[:60]!r}", "Submit the jobs it waits for first.")
-
-
-async def _running(context: Context, uid: str, essential: Essential) -> JobTag | None:
-    """The job of the same target and catalogue that runs already: one that claims to be the only one, or any other.
-
-    Among unique jobs the claim decides; jobs that are not are found in this replica's list, a second late at most.
-    """
-    for row in context.projection.open_jobs():  # a few thousand at most where people ask for this
-        if (row.target, row.catalogue_hash) == (essential.target, essential.catalogue) and row.uid != uid:
-            tag = await context.bus.tags.get(row.uid)
-            if tag is not None and not tag.status.terminal:
-                return tag
-    return await context.bus.broker.insist(lambda: claim(context.bus, uid, essential))
+        tag, existing = await accept(context, uid, data, named=idempotency_key is not None)
+    return _accepted(tag, existing=existing)
 
 
 def _accepted(tag: JobTag, *, existing: bool = False) -> Response[views.Accepted]:

@@ -1,7 +1,6 @@
 """Results: what there is so far while a job runs, everything when it has ended; streamed, never gathered."""
 
-import csv
-import io
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -12,16 +11,18 @@ from litestar.params import Parameter
 from litestar.response import Stream
 
 from cuscuta import spans
-from cuscuta.errors import InputError
+from cuscuta.errors import BrokerUnavailable, InputError
 from cuscuta.model import ChunkResult, JobTag, encode
 from cuscuta.spans import Span
+from entry import tables
 from entry.context import Context
 from entry.problems import REFUSALS
 from entry.routes.jobs import Wait, find
 from entry.views import ResultItem, ResultsView
 
-NDJSON, CSV = "application/x-ndjson", "text/csv"
+NDJSON = "application/x-ndjson"
 _FOLLOW_S = 0.3  # how often new results are looked for
+_LAST_LOOKS = 20  # at what a lagging replica does not have yet, or nobody can read
 
 
 @get(
@@ -30,7 +31,8 @@ _FOLLOW_S = 0.3  # how often new results are looked for
     summary="Read a job's results",
     description=(
         "200 with everything once the job has ended; 206 with what there is so far, the missing spans and "
-        "`Retry-After` while it runs. Send `Accept: application/x-ndjson` for one item a line, `text/csv` for a table. "
+        "`Retry-After` while it runs. Send `Accept: application/x-ndjson` for one item a line, `text/csv` or "
+        "`application/vnd.apache.parquet` for a table. "
         "With `follow=true` items come one a line as they are stored, until the job has ended."
     ),
     responses={
@@ -64,9 +66,13 @@ async def read_results(
     accept = request.headers.get("accept", "")
     if NDJSON in accept:
         media_type, body = NDJSON, _ndjson(context, tag, within, stored)
-    elif CSV in accept:
-        media_type, body = CSV, _csv(context, tag, within, stored)
+    elif tables.CSV in accept:
+        media_type, body = tables.CSV, tables.as_csv(_items(context, tag, within, stored))
         headers["Content-Disposition"] = f'attachment; filename="{uid}.csv"'
+    elif tables.PARQUET in accept:
+        kinds = await _kinds(context, tag, within, stored)
+        media_type, body = tables.PARQUET, tables.as_parquet(_items(context, tag, within, stored), kinds)
+        headers["Content-Disposition"] = f'attachment; filename="{uid}.parquet"'
     else:
         media_type, body = "application/json", _json(context, tag, within, stored, missing)
     return Stream(body, status_code=200 if tag.status.terminal else 206, media_type=media_type, headers=headers)
@@ -99,38 +105,44 @@ async def _ndjson(context: Context, tag: JobTag, within: Span, stored: list[Span
         yield b"\n".join(items) + b"\n"
 
 
-async def _csv(context: Context, tag: JobTag, within: Span, stored: list[Span]) -> AsyncIterator[bytes]:
-    """Text as it is, anything else as JSON; an item without a value has an error instead."""
-    yield b"index,id,value,error\r\n"
+async def _kinds(context: Context, tag: JobTag, within: Span, stored: list[Span]) -> set[str]:
+    found: set[str] = set()
     async for items in _items(context, tag, within, stored):
-        text = io.StringIO(newline="")
-        rows = csv.writer(text)
-        for row in (msgspec.json.decode(item) for item in items):
-            value, error = row.get("value"), row.get("error")
-            shown = value if isinstance(value, str) else "" if error else msgspec.json.encode(value).decode()
-            rows.writerow([row["index"], row["id"], shown, f"{error['type']}: {error['message']}" if error else ""])
-        yield text.getvalue().encode()
+        found |= tables.kinds(items)
+        if "json" in found:
+            break
+    return found
 
 
 async def _follow(context: Context, tag: JobTag, within: Span) -> AsyncIterator[bytes]:
     """What was read counts as sent, not what is said to be stored: a replica may know of a key before its value."""
     bus = context.bus
     sent: list[Span] = []
+    last = 0
     while True:
         over = tag.status.terminal  # known before the look at what is stored: the last look then sees all
-        stored = await bus.broker.insist(lambda: bus.results.stored(tag.uid))  # noqa: B023 - awaited at once
-        inner = (spans.clip(span, within) for span in spans.union(stored))
-        new = [gap for span in inner if span.size for gap in spans.gaps(span, sent)]
-        for part in new:
-            async for span, result in bus.results.read(tag.uid, part, stored):
-                yield b"\n".join(await _lines(context, tag, span, result)) + b"\n"
-                sent = spans.union([*sent, span])
-        if over and not any(spans.gaps(part, sent) for part in new):
-            return
+        new: list[Span] = []
+        try:
+            stored = await bus.results.stored(tag.uid)
+            inner = (spans.clip(span, within) for span in spans.union(stored))
+            new = [gap for span in inner if span.size for gap in spans.gaps(span, sent)]
+            for part in new:
+                async for span, result in bus.results.read(tag.uid, part, stored):
+                    yield b"\n".join(await _lines(context, tag, span, result)) + b"\n"
+                    sent = spans.union([*sent, span])
+            left = any(spans.gaps(part, sent) for part in new)
+        except BrokerUnavailable:  # what was sent is not sent again
+            left = True
+        if over:
+            last += left
+            if not left or last > _LAST_LOOKS:
+                return
+            await context.clock.sleep(_FOLLOW_S)
         if context.feed.closed:
             yield encode({"error": {"type": "Interrupted", "message": "this replica stops; the job goes on"}}) + b"\n"
             return
-        tag = await context.waits.until_ended(tag, _FOLLOW_S)
+        with contextlib.suppress(BrokerUnavailable):
+            tag = await context.waits.until_ended(tag, _FOLLOW_S)
 
 
 async def _items(context: Context, tag: JobTag, within: Span, stored: list[Span]) -> AsyncIterator[list[bytes]]:

@@ -27,7 +27,8 @@ async def test_bad_jobs_are_refused_by_field(make_house: MakeHouse) -> None:
     await refused(h, "POST", "/jobs", 422, "start_by", "is over", json={**good, "start_by": over})
     await refused(h, "POST", "/jobs", 400, "start_by", json={**good, "start_by": "2099-01-01T00:00:00"})
     for field in ("deadline_s", "start_by_s"):  # nought is no way to say never (FIELD 12)
-        await refused(h, "POST", "/jobs", 400, field, json={**good, field: 0})
+        for never in (0, -1, -0.0):
+            await refused(h, "POST", "/jobs", 400, field, json={**good, field: never})
     both = {"tolerance_items": 1, "tolerance_share": 0.5}
     await refused(h, "POST", "/jobs", 422, "tolerance_share", "one of them", json={**good, **both})
     await refused(h, "POST", "/jobs", 400, "tolerance_share", json={**good, "tolerance_share": 1.5})

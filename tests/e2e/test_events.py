@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
+import pyarrow.parquet as pq
 
 from tests.conftest import MakeHouse
 from tests.support.house import House
@@ -23,8 +24,10 @@ class Sent(NamedTuple):
     data: Any
 
 
-async def events(h: House, path: str, after: int | None = None) -> AsyncGenerator[Sent, None]:
-    """What a browser's EventSource would see."""
+async def events(
+    h: House, path: str, after: int | None = None, opened: asyncio.Event | None = None
+) -> AsyncGenerator[Sent, None]:
+    """What a browser's EventSource would see; `opened` is set once nothing that happens can be missed."""
     headers = {} if after is None else {"Last-Event-ID": str(after)}
     async with h.http.stream("GET", path, headers=headers, timeout=60) as answer:
         assert answer.status_code == 200
@@ -39,6 +42,8 @@ async def events(h: House, path: str, after: int | None = None) -> AsyncGenerato
                 fields[name] = value
             elif "data" not in fields:
                 fields = {}  # an id to come back to, no event
+                if opened:
+                    opened.set()
             else:
                 number = int(fields["id"]) if "id" in fields else None
                 yield Sent(number, fields["event"], json.loads(fields["data"]))
@@ -81,13 +86,15 @@ async def test_all_jobs_are_followed_and_every_run_has_its_events(make_house: Ma
     h = await serving(make_house, latency_ms=20)
     await h.catalogue(60)
     seen: list[Sent] = []
+    opened = asyncio.Event()
 
     async def listen() -> None:
-        async for event in events(h, "/events"):
+        async for event in events(h, "/events", opened=opened):
             seen.append(event)
 
     listening = asyncio.create_task(listen())
-    await asyncio.sleep(0.5)  # it hears only what comes after it
+    async with asyncio.timeout(10):
+        await opened.wait()
     one, two = await h.submit("player 1"), await h.submit("player 2")
     await h.done(one, 5)
     await h.call("DELETE", f"/jobs/{one}")
@@ -196,3 +203,10 @@ async def test_results_as_a_table(make_house: MakeHouse) -> None:
     assert rows[0]["value"] == str(score("player 1", 'a "b", c'))
     assert rows[1]["value"] == ""
     assert rows[1]["error"].startswith("ItemNotFound")
+    answer = await h.http.get(f"/jobs/{uid}/results", headers={"accept": "application/vnd.apache.parquet"})
+    assert f"{uid}.parquet" in answer.headers["content-disposition"]
+    table = pq.read_table(io.BytesIO(answer.content))
+    assert table.column("id").to_pylist() == ['a "b", c', "missing-1", "song-1"]
+    assert table.column("index").to_pylist() == [0, 1, 2]
+    assert table.column("value").to_pylist() == [score("player 1", 'a "b", c'), None, score("player 1", "song-1")]
+    assert table.column("error").to_pylist()[1].startswith("ItemNotFound")

@@ -1,14 +1,16 @@
 """Long rows of jobs that do not go on after a failure: ended piece by piece, and by whoever repeats it."""
 
+import base64
 from datetime import UTC, datetime
 
 import pytest
 
-from cuscuta import limits
+from cuscuta import limits, subjects
 from cuscuta.broker import Bus
 from cuscuta.broker.settle import close, tidy
 from cuscuta.broker.submit import submit
-from cuscuta.model import Essential, JobStatus, LanePolicy
+from cuscuta.errors import BrokerUnavailable
+from cuscuta.model import Essential, Event, JobStatus, LanePolicy, decode
 from cuscuta.spans import Span
 from cuscuta.uids import new_uid, token_from
 
@@ -62,3 +64,20 @@ async def test_a_failure_that_died_before_it_was_tidied_still_counts(bus: Bus) -
     head = await bus.work.head(LANE)
     assert head is not None
     assert head.uid == uids[3]
+
+
+async def test_an_end_is_told_although_whoever_ended_the_job_died_while_tidying(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event comes before anything is removed: a job of which nothing is left on the bus has been told of."""
+    (uid,) = await row(bus, ["continue"])
+
+    async def die(*_: object) -> None:
+        raise BrokerUnavailable("here it dies")
+
+    monkeypatch.setattr(bus.work, "drop_job_consumer", die)
+    with pytest.raises(BrokerUnavailable):
+        await close(bus, uid, JobStatus.CANCELLED)
+    asked = {"last_by_subj": subjects.event(uid, "cancelled")}
+    answer = await bus.broker.api(f"STREAM.MSG.GET.{subjects.EVENTS_STREAM}", asked)
+    assert decode(base64.b64decode(answer["message"]["data"]), Event).uid == uid

@@ -13,7 +13,7 @@ from cuscuta.errors import Verdict, verdict_of
 from cuscuta.model import ActiveJob, Essential, Failure, JobStatus, JobTag, Priority, Queue
 from cuscuta.spans import Span
 from cuscuta.transitions import JOB, allowed
-from entry.admission import SHARES, preference
+from entry.turns import SHARES, preference
 from worker import choice
 from worker.failures import describe
 
