@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from cuscuta.model import When
 
-
 _TIME = re.compile(r"\d{4}-?\d\d-?\d\dT")
 
 

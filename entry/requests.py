@@ -115,7 +115,16 @@ class AccountChange(Struct, forbid_unknown_fields=True):
     disabled: bool | None = None
 
 
-for _kind in (JobRequest, FollowUp, ScheduleRequest, ScheduleChange, ItemRequest, CatalogueRequest, AccountRequest, AccountChange):
+for _kind in (
+    JobRequest,
+    FollowUp,
+    ScheduleRequest,
+    ScheduleChange,
+    ItemRequest,
+    CatalogueRequest,
+    AccountRequest,
+    AccountChange,
+):
     problems.KNOWN_FIELDS.update(_kind.__struct_encode_fields__)
 
 

@@ -152,7 +152,9 @@ async def ensure_hooks(broker: Broker, settings: Settings) -> None:
         if standing and not wanted[kind]:
             await broker.api(f"CONSUMER.DELETE.{stream}.{name}")
         elif wanted[kind] and not standing:
-            await make_consumer(broker, name, ends, HOOK_ACK_WAIT_S, -1, stream=stream, since="new", held=limits.HOOKS_HELD)
+            await make_consumer(
+                broker, name, ends, HOOK_ACK_WAIT_S, -1, stream=stream, since="new", held=limits.HOOKS_HELD
+            )
 
 
 async def make_consumer(
@@ -162,7 +164,7 @@ async def make_consumer(
     ack_wait_s: float,
     max_deliver: int,
     *,
-    stream: str = subjects.work_stream(),  # noqa: B008 - a constant
+    stream: str = subjects.work_stream(),
     since: str = "all",
     held: int = 50_000,
     **metadata: str,

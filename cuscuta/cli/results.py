@@ -20,7 +20,9 @@ _TYPES = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet", "ndjso
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as the API sends them.")
 @click.option("--follow", is_flag=True, help="Print items as they come, until the job has ended.")
 @click.option("--format", "kind", type=click.Choice(list(_TYPES)), help="Download them; see --output.")
-@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="File to write; - is the terminal.")
+@click.option(
+    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="File to write; - is the terminal."
+)
 @click.pass_obj
 def results(client: Client, uid: str, as_json: bool, follow: bool, kind: str | None, output: Path | None) -> None:
     """Print a job's results, item and value with a tab between them, or download them."""

@@ -26,7 +26,8 @@ async def make_schedule(
     context: Context,
     data: ScheduleRequest,
     idempotency_key: Annotated[
-        str | None, Parameter(header="Idempotency-Key", required=False, max_length=256, description="names one schedule")
+        str | None,
+        Parameter(header="Idempotency-Key", required=False, max_length=256, description="names one schedule"),
     ] = None,
 ) -> Response[views.ScheduleView]:
     """Submit `job` whenever `when` says so, from now on. The catalogue is that of its name at that time."""

@@ -52,7 +52,8 @@ def test_there_are_no_utils() -> None:
 
 
 def test_names_on_the_bus_are_spelled_in_one_module_only() -> None:
-    spelled = re.compile(r"CUSCUTA_(WORK|EVENTS|DEAD|SCHEDULES)|cuscuta_(tags|active|results|workers|catalogues|schedules)|"
+    spelled = re.compile(r"CUSCUTA_(WORK|EVENTS|DEAD|SCHEDULES)|"
+                         r"cuscuta_(tags|active|results|workers|catalogues|schedules)|"
                          r"cuscuta\.(lane|admit|chunk|event|dead|announce|schedule|fire)\.|^job-|\$KV\.")  # fmt: skip
     allowed = {
         "cuscuta/subjects.py": "the module that builds and parses them",

@@ -13,7 +13,9 @@ from tests.e2e.test_command_line import fleet, run
 async def test_schedules(make_house: MakeHouse) -> None:
     _, env = await fleet(make_house)
     run("catalogues", "put", "songs", "-", env=env, text="a\nb\n")
-    added = run("schedules", "add", "0 9 * * 1-5", "player 1", "songs", "--time-zone", "Europe/Berlin", "--json", env=env)
+    added = run(
+        "schedules", "add", "0 9 * * 1-5", "player 1", "songs", "--time-zone", "Europe/Berlin", "--json", env=env
+    )
     uid = json.loads(added)["id"]
     assert len(json.loads(added)["next"]) == 5
     assert "Europe/Berlin" in run("schedules", "show", uid, env=env)
@@ -48,7 +50,9 @@ async def test_events_chains_and_downloads(make_house: MakeHouse, tmp_path: Path
     assert len(values) == 30
     run("jobs", "results", second, "-o", str(frame), env=env)
     assert pq.read_table(frame).column("value").to_pylist() == values
-    assert run("jobs", "results", second, "--format", "csv", "-o", "-", env=env).splitlines()[0] == "index,id,value,error"
+    assert (
+        run("jobs", "results", second, "--format", "csv", "-o", "-", env=env).splitlines()[0] == "index,id,value,error"
+    )
     assert "Use one of them" in run("jobs", "results", second, "--follow", "-o", str(table), env=env, code=2)
     assert "there is no job" in run("jobs", "results", "nobody", "-o", str(tmp_path / "none.csv"), env=env, code=1)
     assert not (tmp_path / "none.csv").exists()

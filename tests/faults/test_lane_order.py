@@ -2,6 +2,8 @@
 
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from tests.conftest import MakeHouse
 from tests.support import checks
 from tests.support.house import House
@@ -37,7 +39,6 @@ async def test_a_lane_keeps_its_order_through_ends_of_every_kind_and_kills(make_
     h.nats.start()
     await h.ended(uids["unknown player"])
     await h.done(uids["late"], 5)
-    await h.sql("SELECT 1")
     bus = await h.bus()
     now = bus.clock.wall()
     await bus.tags.change(uids["late"], lambda tag: _due(tag, now))
@@ -64,7 +65,5 @@ async def test_a_lane_keeps_its_order_through_ends_of_every_kind_and_kills(make_
 
 def _due(tag, now) -> bool:  # type: ignore[no-untyped-def]
     """Its deadline is over: what the test would otherwise have to wait for."""
-    from msgspec.structs import replace
-
     tag.essential = replace(tag.essential, deadline=now)
     return True

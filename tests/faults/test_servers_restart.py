@@ -229,7 +229,8 @@ async def test_garbage_in_every_bucket_and_stream_kills_nobody(make_house: MakeH
     for bucket in ("tags", "active", "results", "workers", "catalogues", "schedules"):
         for key in ("garbage", uid, f"{uid}.x.y", f"{uid}.5.1", "name.bad", "head.bad"):
             await bus.broker.publish(f"$KV.cuscuta_{bucket}.{key}", b"\xff not ours")
-    for subject in ("lane.x.y", f"lane.x.{uid}", "admit.high.x", f"admit.normal.{uid}", "admit.low.everyone.x", "unique.x", "after.x.y", "fire.x", f"fire.{uid}", "chunk.x", f"chunk.{uid}.1-2.z",
+    for subject in ("lane.x.y", f"lane.x.{uid}", "admit.high.x", f"admit.normal.{uid}", "admit.low.everyone.x",
+                    "chunk.x", f"chunk.{uid}.1-2.z", "unique.x", "after.x.y", "fire.x", f"fire.{uid}",
                     f"event.{uid}.x", f"dead.{uid}.x", f"dead.{uid}.5-1"):  # fmt: skip
         await bus.broker.publish(f"cuscuta.{subject}", b"\xff not ours")
     await bus.broker.tell("cuscuta.announce", b"\xff not ours")
