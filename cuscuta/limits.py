@@ -71,14 +71,33 @@ URGENT_PLACES = _bound(
     "-",
     "one place in 10 of max_active_jobs is for high priority, which need not wait for others [chosen]",
 )
+NEWCOMER_PLACES = _bound(
+    "NEWCOMER_PLACES", 10, "-", "one place in 10 of max_active_jobs is for groups that have no active job [chosen]"
+)
+QUEUES_LOOKED_AT = _bound(
+    "QUEUES_LOOKED_AT", 256, "queues", "of groups that admission reads, 0.2 ms each, to find the next job [nats §10]"
+)
 MAX_ACTIVE_JOBS_CEILING = _bound("MAX_ACTIVE_JOBS_CEILING", 1_000, "jobs", "1,000 consumers cost 64 % [nats §0]")
 BATCH_MESSAGES = _bound("BATCH_MESSAGES", 1_000, "messages", "the server's own limit of an atomic batch [nats §2]")
+LANE_STOPS = _bound(
+    "LANE_STOPS", 100, "jobs", "ended at once behind a failed one in their lane; the reaper goes on from there [chosen]"
+)
+AFTER = _bound("AFTER", 100, "jobs", "that one job may wait for [chosen]")
+GRAPH_JOBS = _bound("GRAPH_JOBS", 1_000, "jobs", "that one graph shows [chosen]")
+CANCELS = _bound("CANCELS", 1_000, "jobs", "that one request by filter cancels; it says how many are left [chosen]")
+EVENTS_RECENT = _bound("EVENTS_RECENT", 1_000, "events", "in memory of an entry replica, for their readers [chosen]")
+PROGRESS_KEPT = _bound("PROGRESS_KEPT", 1_000, "jobs", "whose progress an entry replica remembers for 0.5 s [chosen]")
 FIRST_CHUNKS = _bound(
     "FIRST_CHUNKS", 100, "messages", "the first batch of a job: workers start while the rest goes out [chosen]"
 )
 LATER_CHUNKS = _bound(
     "LATER_CHUNKS", 250, "messages", "the batches after it: at 1,000 workers ran dry between two commits [measured]"
 )
+SCHEDULES = _bound("SCHEDULES", 10_000, "schedules", "5,000 at one instant fire within 0.4 s [nats §9]")
+HOOKS_AT_ONCE = _bound("HOOKS_AT_ONCE", 16, "requests", "webhooks on their way from an entry replica [chosen]")
+HOOKS_HELD = _bound("HOOKS_HELD", 500_000, "events", "that wait for the next try of their webhook [chosen]")
+HOOK_GIVE_UP_S = _bound("HOOK_GIVE_UP_S", 86_400, "s", "a webhook is tried for a day [issue 4]")
+HOOK_URL_BYTES = _bound("HOOK_URL_BYTES", 2_000, "bytes", "what browsers and proxies commonly take of a URL [chosen]")
 BACKLOG_MESSAGES = _bound(
     "BACKLOG_MESSAGES", 1_000_000, "messages", "in CUSCUTA_WORK; past it a submit is refused with 503 [chosen]"
 )

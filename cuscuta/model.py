@@ -4,11 +4,10 @@ Old beside new: unknown fields are ignored, new fields must be optional. `tests/
 every record that was ever stored, and a test reads them.
 """
 
-import hashlib
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -18,6 +17,8 @@ from cuscuta.errors import CuscutaError
 from cuscuta.spans import Policy, Span
 
 Param = str | int | float | bool | None
+LanePolicy = Literal["continue", "stop"]  # what a job does when the job before it in its lane has failed
+AfterWhen = Literal["completed", "any", "failed", "ended"]  # all completed, one completed, one failed, all ended
 RecordT = TypeVar("RecordT")
 When = Annotated[datetime, msgspec.Meta(tz=True)]  # a time without a zone cannot be compared with one that has it
 
@@ -107,9 +108,23 @@ class Essential(Struct, frozen=True, omit_defaults=True):
     policy: Policy = Policy.CHUNK
     chunk_items: int = limits.CHUNK_ITEMS
     deadline: When | None = None
+    start_by: When | None = None
+    tolerance: int = 0  # how many items may be given up for `completed`
+    lane_policy: LanePolicy = "continue"
+    unique: bool = False
+    after: tuple[str, ...] = ()
+    after_when: AfterWhen = "completed"
+    on_success: "Essential | None" = None
+    on_failure: "Essential | None" = None
     labels: dict[str, str] = {}
     digest: str = ""  # of the request's body, to tell a repeated Idempotency-Key from an abused one
     traceparent: str | None = None
+    webhook: str | None = None  # where its end is told
+
+    @property
+    def group(self) -> str:
+        """Whose job it is: groups get equal shares."""
+        return self.labels.get("group", "")
 
 
 class Queue(Struct, omit_defaults=True):
@@ -168,6 +183,8 @@ class ActiveJob(Struct, frozen=True, omit_defaults=True):
     deadline: When | None = None
     traceparent: str | None = None
     fresh: bool = False
+    run: str = ""
+    group: str = ""
     seats: int = 1
     policy: Policy = Policy.CHUNK
     chunk_items: int = limits.CHUNK_ITEMS
@@ -243,7 +260,8 @@ class Event(Struct, frozen=True, omit_defaults=True):
     what: str
     at: When
     status: JobStatus | None = None
-    detail: str | None = None
+    detail: str | None = None  # why it failed
+    run: str | None = None  # with `what` it names the event, also where one is told twice
 
 
 class Announcement(Struct, frozen=True, omit_defaults=True):
@@ -252,6 +270,7 @@ class Announcement(Struct, frozen=True, omit_defaults=True):
     kind: str  # submitted | active | ended | chunk | idle
     uid: str
     active: ActiveJob | None = None
+    queue: tuple[Priority, str] | None = None  # priority and group of a job that waits for admission
 
 
 class RecordError(CuscutaError):
@@ -259,7 +278,7 @@ class RecordError(CuscutaError):
 
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
-_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+_decoder = lru_cache(maxsize=64)(msgspec.json.Decoder)
 
 
 def encode(record: Any) -> bytes:
@@ -269,11 +288,8 @@ def encode(record: Any) -> bytes:
 
 def decode(data: bytes, kind: type[RecordT]) -> RecordT:
     """JSON bytes as a record of the given type. Raises RecordError with the reason and the path to the fault."""
-    decoder = _decoders.get(kind)
-    if decoder is None:
-        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:
-        return decoder.decode(data)  # type: ignore[no-any-return]
+        return _decoder(kind).decode(data)  # type: ignore[return-value]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(f"not a {kind.__name__}: {error}") from error
 
@@ -282,12 +298,3 @@ def decode(data: bytes, kind: type[RecordT]) -> RecordT:
 def decode_chunk(data: bytes) -> ChunkBody:
     """Like `decode`; the chunks of a job mostly have one body, so the last ones are remembered."""
     return decode(data, ChunkBody)
-
-
-def content_hash(items: list[Item]) -> str:
-    """The name of a catalogue's content: 32 hexadecimal digits."""
-    digest = hashlib.sha256()
-    for item in items:
-        digest.update(_encoder.encode(item))
-        digest.update(b"\n")
-    return digest.hexdigest()[:32]

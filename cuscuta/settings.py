@@ -4,6 +4,7 @@ Nothing is read at import. `load` reports every fault at once: unknown names wit
 out of bounds, and relations between settings that cannot work. There are no default credentials.
 """
 
+import base64
 import difflib
 import re
 import tomllib
@@ -22,7 +23,8 @@ _FILE = PREFIX + "CONFIG"
 _RESERVED = frozenset({_FILE, PREFIX + "URL"})  # where the command line finds the API; not a setting of a part
 
 
-_SECRET = frozenset({"postgres_url", "nats_url", "nats_password", "secret_keys"})
+_LISTS = frozenset({"secret_keys", "webhook_secrets"})
+_SECRET = frozenset({"postgres_url", "nats_url", "nats_password", "webhook_url", *_LISTS})
 
 
 class SettingsError(CuscutaError):
@@ -105,6 +107,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         5.0
     )
 
+    webhook_url: Annotated[str, _d("where the end of every job is told")] = ""
+    webhook_secrets: Annotated[
+        list[str], _d("keys that webhooks are signed with, newest first (make one: cuscuta webhook-secret)")
+    ] = []
+    webhook_allow_private: Annotated[bool, _d("webhooks may go to private addresses, and without TLS")] = False
+
     log_format: Annotated[str, _d("json, console, or auto (console on a terminal)")] = "auto"
     log_level: Annotated[str, _d("debug, info, warning or error")] = "info"
 
@@ -172,6 +180,18 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "secret_keys holds something that is no Fernet key. Make one with: cuscuta secret-key",
         )
         need(
+            all(map(_is_webhook_secret, self.webhook_secrets)),
+            "webhook_secrets holds something that is no key. Make one with: cuscuta webhook-secret",
+        )
+        need(
+            not self.webhook_url or self.webhook_allow_private or self.webhook_url.startswith("https://"),
+            "webhook_url must begin with https://, or set webhook_allow_private.",
+        )
+        need(
+            not self.webhook_url or bool(self.webhook_secrets),
+            "webhook_url is set and webhook_secrets is not: webhooks are always signed. Set webhook_secrets.",
+        )
+        need(
             self.log_format in ("json", "console", "auto"),
             f"log_format ({self.log_format!r}) must be json, console or auto.",
         )
@@ -186,6 +206,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         missing = [f"{n} is not set. Set {PREFIX}{n.upper()}: {describe()[n]}." for n in names if not getattr(self, n)]
         if missing:
             raise SettingsError(missing)
+
+
+def _is_webhook_secret(key: str) -> bool:
+    try:
+        return key.startswith("whsec_") and 24 <= len(base64.b64decode(key[6:], validate=True)) <= 64
+    except ValueError:
+        return False
 
 
 def describe() -> dict[str, str]:
@@ -231,7 +258,7 @@ def load(environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None)
             hint = f" Did you mean {near[0]}?" if near else " Remove it; docs/configuration.md lists all settings."
             faults.append(f"{said}: there is no such setting.{hint}")
             continue
-        if name == "secret_keys" and isinstance(raw, str):
+        if name in _LISTS and isinstance(raw, str):
             raw = [k for k in raw.split(",") if k]
         try:
             values[name] = msgspec.convert(raw, hints[name], strict=not isinstance(raw, str))

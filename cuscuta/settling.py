@@ -15,12 +15,13 @@ class Finding(NamedTuple):
     gaps: list[Span]
 
 
-def judge(whole: Span, stored: Sequence[Span], given_up: Sequence[Span]) -> Finding:
-    """A job whose queue is empty: whole and all stored → completed; whole with given-up spans → failed; else gaps."""
+def judge(whole: Span, stored: Sequence[Span], given_up: Sequence[Span], tolerance: int = 0) -> Finding:
+    """A job whose queue is empty: whole, and no more given up than it tolerates → completed or failed; else gaps."""
     gaps = spans.gaps(whole, [*stored, *given_up])
     if gaps:
         return Finding(None, gaps)
-    return Finding(JobStatus.COMPLETED if not spans.gaps(whole, stored) else JobStatus.FAILED, [])
+    enough = spans.total(spans.gaps(whole, stored)) <= tolerance
+    return Finding(JobStatus.COMPLETED if enough else JobStatus.FAILED, [])
 
 
 def progress(whole: Span, stored: Sequence[Span]) -> Progress:

@@ -11,10 +11,12 @@ from typing import NamedTuple
 from cuscuta import spans
 from cuscuta.model import Priority
 from cuscuta.spans import Span
-from cuscuta.uids import is_uid
+from cuscuta.uids import is_uid, token_from
 
 EVENTS_STREAM = "CUSCUTA_EVENTS"
 DEAD_STREAM = "CUSCUTA_DEAD"
+SCHEDULES_STREAM = "CUSCUTA_SCHEDULES"
+SCHEDULE_RECORDS = "cuscuta_schedules"
 TAGS = "cuscuta_tags"
 ACTIVE = "cuscuta_active"
 RESULTS = "cuscuta_results"
@@ -25,9 +27,14 @@ ANNOUNCE = "cuscuta.announce"
 LANES = "cuscuta.lane.>"
 ADMITS = "cuscuta.admit.>"
 CHUNKS = "cuscuta.chunk.>"
+UNIQUES = "cuscuta.unique.>"
+AFTERS = "cuscuta.after.>"
 EVENTS = "cuscuta.event.>"
 DEAD = "cuscuta.dead.>"
-ADMISSION_CONSUMERS = {p: f"admission-{p}" for p in Priority}
+SCHEDULES = "cuscuta.schedule.>"
+FIRES = "cuscuta.fire.>"
+FIRE_CONSUMER = "fires"
+HOOK_CONSUMERS = {"job": "webhooks-job", "deployment": "webhooks-deployment"}
 JOB_CONSUMER_PREFIX = "job-"
 
 
@@ -40,6 +47,31 @@ class ChunkName(NamedTuple):
     uid: str
     span: Span
     n: int
+
+
+def events_of(uid: str) -> str:
+    """Filter for a job's events."""
+    return f"cuscuta.event.{uid}.*"
+
+
+def events_that(what: str) -> str:
+    """Filter for one kind of event of all jobs."""
+    return f"cuscuta.event.*.{what}"
+
+
+def schedule(name: str) -> str:
+    """What makes NATS fire a schedule; no consumer may cover it."""
+    return f"cuscuta.schedule.{name}"
+
+
+def fire(name: str) -> str:
+    """What a schedule fires."""
+    return f"cuscuta.fire.{name}"
+
+
+def parse_fire(subject: str) -> str:
+    """The id of the schedule that has fired."""
+    return subject.rsplit(".", 1)[1]
 
 
 def work_stream(uid: str | None = None) -> str:
@@ -75,22 +107,47 @@ def parse_lane(subject: str) -> tuple[str, str]:
     return lane, uid
 
 
-def admit(priority: Priority, uid: str) -> str:
+def after(before: str, uid: str) -> str:
+    """A job that waits for another one's end."""
+    return f"cuscuta.after.{before}.{uid}"
+
+
+def after_all(before: str) -> str:
+    """Filter for the jobs that wait for a job's end."""
+    return f"cuscuta.after.{before}.*"
+
+
+def unique(target: str, catalogue: str) -> str:
+    """Where the one running job of a target and a catalogue's content says that it is the one."""
+    return f"cuscuta.unique.{token_from(f'{target} {catalogue}')}"
+
+
+def _group(name: str) -> str:
+    """A group's name as a token; that of jobs that name none stays readable."""
+    return token_from(name) if name else "everyone"
+
+
+def admit(priority: Priority, group: str, uid: str) -> str:
     """A runnable job that waits for admission."""
-    return f"cuscuta.admit.{priority}.{uid}"
+    return f"cuscuta.admit.{priority}.{_group(group)}.{uid}"
 
 
-def admit_all(priority: Priority) -> str:
-    """Filter for what waits for admission at a priority."""
-    return f"cuscuta.admit.{priority}.*"
+def admit_all(priority: Priority, group: str) -> str:
+    """Filter for what of a group waits for admission at a priority."""
+    return f"cuscuta.admit.{priority}.{_group(group)}.*"
 
 
-def parse_admit(subject: str) -> tuple[Priority, str]:
-    """(priority, uid) of an admit message."""
-    head, priority, uid = subject.rsplit(".", 2)
-    if head != "cuscuta.admit" or not is_uid(uid):
+def admit_of(uid: str) -> str:
+    """Filter for a job's admit message, whatever its priority and group."""
+    return f"cuscuta.admit.*.*.{uid}"
+
+
+def parse_admit(subject: str) -> str:
+    """The uid of an admit message. Raises ValueError for anything else."""
+    parts = subject.split(".")
+    if len(parts) != 5 or not subject.startswith("cuscuta.admit.") or not is_uid(parts[-1]):
         raise ValueError(f"not an admit message: {subject!r}")
-    return Priority(priority), uid
+    return parts[-1]
 
 
 def chunk(name: ChunkName) -> str:

@@ -13,14 +13,24 @@ from cuscuta import __version__, limits
 from cuscuta.errors import BrokerRefused, BrokerUnavailable, DatabaseUnavailable, InputError
 from entry import problems
 from entry.context import Context, provide_context
-from entry.routes import accounts, catalogues, health, jobs, queue, results, workers
+from entry.routes import accounts, catalogues, events, graph, health, jobs, queue, results, schedules, workers
 
 ROUTES = [
     jobs.submit_job,
     jobs.list_jobs,
     jobs.show_job,
     jobs.cancel_job,
+    jobs.cancel_jobs,
+    jobs.retry_job,
+    graph.show_graph,
+    schedules.make_schedule,
+    schedules.list_schedules,
+    schedules.show_schedule,
+    schedules.change_schedule,
+    schedules.remove_schedule,
     results.read_results,
+    events.follow_all,
+    events.follow_job,
     accounts.list_accounts,
     accounts.add_accounts,
     accounts.import_accounts,

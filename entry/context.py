@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from litestar.datastructures import State
 
 from cuscuta.broker import Bus
+from cuscuta.broker.feed import Feed
 from cuscuta.broker.projection import Projection
 from cuscuta.clock import Clock
 from cuscuta.db import Accounts, Database
 from cuscuta.health import Health
 from cuscuta.settings import Settings
 from entry.admission import Admission
+from entry.progress import ProgressCache
 from entry.waits import Waits
 
 
@@ -27,6 +29,8 @@ class Context:
     health: Health
     admission: Admission
     waits: Waits
+    feed: Feed
+    progress: ProgressCache
 
 
 def provide_context(state: State) -> Context:

@@ -1,28 +1,27 @@
 """What callers send, and every check of it that a type cannot say."""
 
 import hashlib
-from collections.abc import Sequence
-from datetime import timedelta
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from cuscuta import limits, telemetry
 from cuscuta.clock import Clock
 from cuscuta.errors import InputError
-from cuscuta.model import CatalogueName, Essential, Item, Param, Priority
+from cuscuta.model import AfterWhen, CatalogueName, Essential, Item, LanePolicy, Param, Priority, When
 from cuscuta.spans import Policy, Span
 from cuscuta.uids import token_from
 from entry import problems
 
+_YEARS_S = 10 * 365 * 86_400.0
 
-class JobRequest(Struct, forbid_unknown_fields=True, kw_only=True, rename={"start": "from", "stop": "to"}):
-    """A job to be done: `target` is asked about for every item of `catalogue`.
 
-    `from` and `to` cut a half-open span out of the catalogue. `key` is the lane (default: the target; null: none).
-    `policy` and `chunk_items` say how the job is divided.
-    """
+class FollowUp(Struct, forbid_unknown_fields=True, kw_only=True, rename={"start": "from", "stop": "to"}):
+    """A job that follows another one's end: the same fields as a job, without times and further jobs."""
 
     target: Annotated[str, Meta(min_length=1, description="what the job asks about", examples=["player 17"])]
     catalogue: Annotated[str, Meta(min_length=1, description="name of a catalogue", examples=["songs"])]
@@ -32,8 +31,56 @@ class JobRequest(Struct, forbid_unknown_fields=True, kw_only=True, rename={"star
     priority: Priority = Priority.NORMAL
     policy: Policy = Policy.CHUNK
     chunk_items: Annotated[int, Meta(ge=1, le=limits.CHUNK_ITEMS)] | None = None
-    deadline_s: Annotated[float, Meta(gt=0, le=10 * 365 * 86_400.0)] | None = None
+    tolerance_items: Annotated[int, Meta(ge=0, le=limits.CATALOGUE_ITEMS)] | None = None
+    tolerance_share: Annotated[float, Meta(ge=0, le=1)] | None = None
+    lane_policy: LanePolicy = "continue"
     labels: dict[str, str] = {}
+
+
+class ScheduledJob(FollowUp, kw_only=True):
+    """A job that a schedule makes: the same fields as a job, without those that speak of a single moment."""
+
+    deadline_s: Annotated[float, Meta(gt=0, le=_YEARS_S)] | None = None
+    start_by_s: Annotated[float, Meta(gt=0, le=_YEARS_S)] | None = None
+    unique: bool = False
+    webhook: Annotated[str, Meta(min_length=1, description="URL that is told of its end")] | None = None
+    on_success: FollowUp | None = None
+    on_failure: FollowUp | None = None
+
+
+class JobRequest(ScheduledJob, kw_only=True):
+    """A job to be done: `target` is asked about for every item of `catalogue`.
+
+    `from` and `to` cut a half-open span out of the catalogue. `key` is the lane (default: the target; null: none).
+    `policy` and `chunk_items` say how the job is divided. A job that has not ended by its deadline, or not begun by
+    `start_by`, ends `failed`; both are a time, or seconds from now. The tolerance says how many items, or what share of
+    them, may be given up for `completed`. `lane_policy` says what a failure of the job before it in its lane means.
+    A `unique` job is not made if one of its target and catalogue runs already; that one is the answer.
+    A job waits for those in `after`: until all are completed, until any is, until one has failed, or until all have
+    ended (`after_when`); if that cannot come any more it ends. `on_success` and `on_failure` follow its own end.
+    The label `group` says whose job it is: groups get equal shares.
+    """
+
+    deadline: When | None = None
+    start_by: When | None = None
+    after: Annotated[tuple[str, ...], Meta(max_length=limits.AFTER, description="uids")] = ()
+    after_when: AfterWhen = "completed"
+
+
+class ScheduleRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """When to submit a job: `when` is cron (five fields, or six with seconds first), `@every 15m`, `@hourly` and the
+    like, or a single time with its zone. `time_zone` is that of cron's fields; UTC if there is none.
+    """
+
+    when: Annotated[str, Meta(min_length=1, max_length=200, examples=["0 9 * * 1-5", "@every 15m"])]
+    job: ScheduledJob
+    time_zone: Annotated[str, Meta(max_length=80, examples=["Europe/Berlin"])] | None = None
+
+
+class ScheduleChange(Struct, forbid_unknown_fields=True):
+    """What may be changed of a schedule."""
+
+    paused: bool
 
 
 class ItemRequest(Struct, forbid_unknown_fields=True):
@@ -68,7 +115,16 @@ class AccountChange(Struct, forbid_unknown_fields=True):
     disabled: bool | None = None
 
 
-for _kind in (JobRequest, ItemRequest, CatalogueRequest, AccountRequest, AccountChange):
+for _kind in (
+    JobRequest,
+    FollowUp,
+    ScheduleRequest,
+    ScheduleChange,
+    ItemRequest,
+    CatalogueRequest,
+    AccountRequest,
+    AccountChange,
+):
     problems.KNOWN_FIELDS.update(_kind.__struct_encode_fields__)
 
 
@@ -81,8 +137,58 @@ def _bytes(field: str, text: str, most: int) -> None:
         raise InputError(field, f"is {size:,} bytes long", f"At most {most:,} bytes are taken.")
 
 
-def essential(request: JobRequest, name: CatalogueName, clock: Clock) -> Essential:
-    """The job that a request describes. Raises InputError."""
+def digest(request: FollowUp | ScheduleRequest) -> str:
+    """What tells two requests apart. Fields that are not there, or as they are without saying, count as the same."""
+    given = {
+        field.encode_name: value
+        for field in msgspec.structs.fields(request)
+        if (value := getattr(request, field.name)) is not UNSET and value != field.default and value not in ({}, ())
+    }
+    return hashlib.sha256(msgspec.json.encode(given, order="sorted")).hexdigest()[:32]
+
+
+def scheduled(request: ScheduledJob) -> dict[str, Any]:
+    """A schedule's job as it is kept, and read again whenever it fires."""
+    made: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(request))
+    return made
+
+
+def as_job(request: ScheduledJob) -> JobRequest:
+    """A schedule's job as a request for one."""
+    return msgspec.convert(scheduled(request), JobRequest)
+
+
+def essential(request: JobRequest, names: Mapping[str, CatalogueName], clock: Clock) -> Essential:
+    """The job that a request describes; `names` are the catalogues that it speaks of. Raises InputError."""
+    now = clock.wall()
+    return replace(
+        _core(request, names),
+        deadline=_time("deadline", request.deadline, request.deadline_s, now),
+        start_by=_time("start_by", request.start_by, request.start_by_s, now),
+        unique=request.unique,
+        after=tuple(dict.fromkeys(request.after)),
+        after_when=request.after_when,
+        webhook=request.webhook,
+        on_success=_follow_up("on_success", request.on_success, names),
+        on_failure=_follow_up("on_failure", request.on_failure, names),
+    )
+
+
+def _follow_up(field: str, request: FollowUp | None, names: Mapping[str, CatalogueName]) -> Essential | None:
+    if request is None:
+        return None
+    try:
+        return _core(request, names)
+    except InputError as error:
+        raise InputError(f"{field}.{error.field}", error.message, error.fix, error.status) from None
+
+
+def _core(request: FollowUp, names: Mapping[str, CatalogueName]) -> Essential:
+    name = names.get(request.catalogue)
+    if name is None:
+        raise InputError(
+            "catalogue", f"there is no catalogue {request.catalogue[:80]!r}", "PUT /catalogues/{name} first."
+        )
     _bytes("target", request.target, limits.TARGET_BYTES)
     if isinstance(request.key, str):
         _bytes("key", request.key, limits.TARGET_BYTES)
@@ -99,7 +205,11 @@ def essential(request: JobRequest, name: CatalogueName, clock: Clock) -> Essenti
     if not span.size:
         raise InputError("from", f"the span {span} is empty", f"Send from < to, within 0 and {name.items}.")
     lane_key = request.target if request.key is UNSET else request.key
-    deadline = clock.wall() + timedelta(seconds=request.deadline_s) if request.deadline_s else None
+    tolerance = request.tolerance_items or 0
+    if request.tolerance_share is not None:
+        if request.tolerance_items is not None:
+            raise InputError("tolerance_share", "stands beside tolerance_items", "Send one of them.")
+        tolerance = int(request.tolerance_share * span.size + 1e-9)  # 0.29 of 100 is 29
     return Essential(
         target=request.target,
         catalogue=name.hash,
@@ -110,11 +220,23 @@ def essential(request: JobRequest, name: CatalogueName, clock: Clock) -> Essenti
         priority=request.priority,
         policy=request.policy,
         chunk_items=request.chunk_items or limits.CHUNK_ITEMS,
-        deadline=deadline,
+        tolerance=tolerance,
+        lane_policy=request.lane_policy,
         labels=request.labels,
-        digest=hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()[:32],
+        digest=digest(request),
         traceparent=telemetry.traceparent(),
     )
+
+
+def _time(field: str, time: datetime | None, seconds: float | None, now: datetime) -> datetime | None:
+    """A moment to come, given as such or in seconds from now. Raises InputError."""
+    if seconds is not None:
+        if time is not None:
+            raise InputError(field, f"stands beside {field}_s", "Send one of them.")
+        return now + timedelta(seconds=seconds)
+    if time is not None and time <= now:
+        raise InputError(field, f"is over: it is {now:%Y-%m-%dT%H:%M:%SZ}", "Send a time to come, with its zone.")
+    return time
 
 
 def items(entries: Sequence[str | ItemRequest]) -> list[Item]:

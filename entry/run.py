@@ -1,5 +1,5 @@
-"""The entry's composition root. Stop order: the job being admitted is finished, admission and projection end, the
-server takes no more requests and finishes those under way, then connections close."""
+"""The entry's composition root. Stop order: jobs being admitted or made by a schedule and webhooks on their way are
+finished, then the rest ends, the server takes no more requests and finishes those under way, then connections close."""
 
 import asyncio
 import sys
@@ -7,15 +7,20 @@ import sys
 from cuscuta import health, service, subjects
 from cuscuta.broker import Bus
 from cuscuta.broker.assets import Misconfigured, ensure
+from cuscuta.broker.feed import Feed
 from cuscuta.broker.projection import Projection
 from cuscuta.db import Accounts, Database, Vault
 from cuscuta.db.vault import VaultError
 from cuscuta.model import Announcement, RecordError, decode
 from cuscuta.service import Process
+from cuscuta.settings import Settings
 from entry import app
 from entry.admission import Admission
 from entry.context import Context
+from entry.firing import Firing
+from entry.progress import ProgressCache
 from entry.waits import Waits
+from entry.webhooks import Webhooks
 
 _DRAIN_S = 5  # requests under way at a stop get this long
 
@@ -32,10 +37,10 @@ async def enter(process: Process) -> None:
     bus = Bus(settings, clock, log, f"cuscuta.entry {process.name}")
     database = Database(settings, clock, log)
     projection = Projection(bus.tag_bucket, clock, log, settings.retention_s)
-    admission = Admission(bus, settings, log)
+    admission = Admission(bus, settings, log, projection)
     accounts = Accounts(database, vault)
-    waits = Waits(bus)
-    context = Context(settings, clock, bus, database, accounts, projection, state, admission, waits)
+    waits, feed, progress = Waits(bus), Feed(bus.broker, log), ProgressCache(bus)
+    context = Context(settings, clock, bus, database, accounts, projection, state, admission, waits, feed, progress)
     options = {"timeout_graceful_shutdown": _DRAIN_S}
     if settings.entry_host not in ("127.0.0.1", "::1", "localhost"):
         log.warning("the API has no authentication yet; keep it behind something that has", host=settings.entry_host)
@@ -71,32 +76,42 @@ async def _run(process: Process, context: Context) -> None:
             return
         if hint.kind in ("submitted", "active", "ended"):
             projection.hint()
-        if hint.kind == "submitted":
-            admission.hint()
-        elif hint.kind == "ended":
-            admission.ended()
+        admission.heard(hint)
+        if hint.kind == "ended":
             context.waits.ended(hint.uid)
 
     async with asyncio.TaskGroup() as group:
         end = await bus.broker.subscribe(subjects.ANNOUNCE, on_announcement)
         admitting = group.create_task(admission.run(group.create_task))
+        hooks = [Webhooks(bus, process.settings, process.log, kind) for kind in _hooks(process.settings)]
+        firing = Firing(context)
+        ending = [group.create_task(firing.run()), *(group.create_task(h.run(group.create_task)) for h in hooks)]
         tasks = [
             group.create_task(projection.follow()),
+            group.create_task(context.feed.follow()),
             group.create_task(state.watch({"nats": bus.ping, "postgres": context.database.ping})),
         ]
-        if await service.unless_halted(process, _caught_up(projection)):
+        if await service.unless_halted(process, _caught_up(context)):
             state.good("start")
             process.log.info("ready", host=process.settings.entry_host, jobs=len(projection))
             await process.halt.wait()
         await end()
-        admission.halt()
-        await asyncio.wait({admitting}, timeout=_DRAIN_S)
-        for task in [admitting, *tasks]:
+        for part in (admission, firing, *hooks):
+            part.halt()
+        context.feed.close()
+        await asyncio.wait({admitting, *ending}, timeout=_DRAIN_S)
+        for task in [admitting, *ending, *tasks]:
             task.cancel()
 
 
-async def _caught_up(projection: Projection) -> None:
-    await projection.caught_up.wait()
+def _hooks(settings: Settings) -> list[str]:
+    """The kinds of destinations that webhooks go to."""
+    return [*(["job"] if settings.webhook_secrets else []), *(["deployment"] if settings.webhook_url else [])]
+
+
+async def _caught_up(context: Context) -> None:
+    await context.projection.caught_up.wait()
+    await context.feed.begun.wait()
 
 
 def main() -> None:

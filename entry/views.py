@@ -7,17 +7,20 @@ from msgspec import Struct
 
 from cuscuta import settling
 from cuscuta.broker.projection import Summary
-from cuscuta.model import CatalogueHead, CatalogueName, Failure, JobStatus, JobTag, Priority
+from cuscuta.model import AfterWhen, CatalogueHead, CatalogueName, Failure, JobStatus, JobTag, LanePolicy, Priority
+from cuscuta.schedule import Schedule
 from cuscuta.spans import Span
+from entry.destinations import shown
 
 
 class Accepted(Struct):
-    """The answer to a submit."""
+    """The answer to a submit. `existing`: a job that ran already, found because this one was to be `unique`."""
 
     uid: str
     status: JobStatus
     url: str
     results_url: str
+    existing: bool = False
 
 
 class ProgressView(Struct):
@@ -56,6 +59,12 @@ class JobView(Struct):
     admitted_at: datetime | None
     ended_at: datetime | None
     deadline: datetime | None
+    start_by: datetime | None
+    tolerance: int
+    lane_policy: LanePolicy
+    after: tuple[str, ...]
+    after_when: AfterWhen
+    webhook: str | None
     results_url: str
 
 
@@ -64,6 +73,28 @@ class JobPage(Struct):
 
     jobs: list[Summary]
     next: str | None
+
+
+class Cancelled(Struct):
+    """What a cancellation by filter found and did; `matched` beyond `cancelled` is for the next request."""
+
+    matched: int
+    cancelled: int
+
+
+class GraphJob(Struct):
+    """A job of a graph."""
+
+    uid: str
+    status: JobStatus
+    target: str
+
+
+class Graph(Struct):
+    """Jobs, and which of them runs after which: pairs of uids, the earlier first."""
+
+    jobs: list[GraphJob]
+    edges: list[tuple[str, str]]
 
 
 class ResultItem(Struct, omit_defaults=True):
@@ -144,6 +175,30 @@ class Imported(Struct):
     changed: int
 
 
+class ScheduleView(Struct):
+    """A schedule: its next times, and the job that it made last, or why it made none."""
+
+    id: str
+    when: str
+    time_zone: str | None
+    job: dict[str, Any]
+    paused: bool
+    done: bool
+    next: list[datetime]
+    fired_at: datetime | None
+    last_uid: str | None
+    error: str | None
+    created_at: datetime
+    url: str
+
+
+class SchedulePage(Struct):
+    """One page of schedules. `next` is the `after` of the next page, null at the end."""
+
+    schedules: list[ScheduleView]
+    next: str | None
+
+
 class HealthView(Struct):
     """`causes` names what is wrong, by part."""
 
@@ -188,6 +243,12 @@ def job(tag: JobTag, stored: list[Span], waiting_for: str | None, now: datetime)
         admitted_at=queue.admitted_at,
         ended_at=queue.ended_at,
         deadline=essential.deadline,
+        start_by=essential.start_by,
+        tolerance=essential.tolerance,
+        lane_policy=essential.lane_policy,
+        after=essential.after,
+        after_when=essential.after_when,
+        webhook=shown(essential.webhook),
         results_url=f"/jobs/{tag.uid}/results",
     )
 
@@ -201,4 +262,22 @@ def detail(name: CatalogueName, head: CatalogueHead, page: list[Any], following:
     """A catalogue with a page of its items."""
     return CatalogueDetail(
         name.name, name.hash, head.items, head.weight, len(head.cuts) - 1, name.updated_at, page, following
+    )
+
+
+def schedule(found: Schedule, upcoming: list[datetime]) -> ScheduleView:
+    """A schedule's view."""
+    return ScheduleView(
+        id=found.id,
+        when=found.when,
+        time_zone=found.time_zone,
+        job=found.job | {"webhook": shown(found.job.get("webhook"))},
+        paused=found.paused,
+        done=found.done,
+        next=upcoming,
+        fired_at=found.fired_at,
+        last_uid=found.uid,
+        error=found.error,
+        created_at=found.created_at,
+        url=f"/schedules/{found.id}",
     )

@@ -2,6 +2,7 @@
 
 from cuscuta import limits, subjects
 from cuscuta.broker.settle import release_lane, tidy
+from cuscuta.broker.unique import sweep
 from cuscuta.uids import is_uid
 from reaper.duty import Patience, Scene
 
@@ -30,9 +31,16 @@ class Leftovers:
             on_bus.discard(key)
             await bus.active_bucket.purge(key)
             await bus.work.purge(subjects.chunks_of(key))
+        for subject in await bus.work.subjects(subjects.AFTERS):
+            on_bus.add(subject.rsplit(".", 1)[1])
+        claims = {}
+        for subject in (await bus.work.subjects(subjects.UNIQUES))[: limits.DUTY_BATCH]:
+            if found := await bus.work.first(subject):
+                claims[f"{subject} {found.sequence}"] = found
         running = {row.uid for row in scene.projection.open_jobs()}
-        suspects = self._patience.over((on_bus | set(lanes)) - running)
-        mended = 0
+        suspects = self._patience.over(((on_bus | set(lanes)) - running) | set(claims))
+        mended = sum([await sweep(bus, claims[key].subject, claims[key].sequence) for key in suspects & set(claims)])
+        suspects -= set(claims)
         for uid in list(suspects)[: limits.DUTY_BATCH]:
             tag = await bus.tags.get(uid)
             if tag is None:
@@ -49,7 +57,8 @@ class Leftovers:
         await bus.work.purge(subjects.chunks_of(uid))
         await bus.work.drop_job_consumer(uid)
         await bus.active_bucket.purge(uid)
-        for priority in subjects.ADMISSION_CONSUMERS:
-            await bus.work.remove(subjects.admit(priority, uid))
+        await bus.work.purge(subjects.after("*", uid))
+        await bus.work.remove(subjects.admit_of(uid))
         if lane:
-            await release_lane(bus, lane, uid)
+            await bus.work.purge(subjects.lane_entry(lane, uid))
+            await release_lane(bus, lane)

@@ -5,7 +5,7 @@ import sys
 
 from cuscuta import health, service
 from cuscuta.broker import Bus
-from cuscuta.broker.assets import ADMISSION_ACK_WAIT_S, await_ready
+from cuscuta.broker.assets import await_ready
 from cuscuta.broker.projection import Projection
 from cuscuta.clock import wait_for_event
 from cuscuta.db import Database, Leases, Vault
@@ -20,6 +20,7 @@ from reaper.leases import ExpiredLeases
 from reaper.leftovers import Leftovers
 from reaper.retention import Retention
 from reaper.running import LostRunning
+from reaper.schedules import LostSchedules
 from reaper.waiting import LostWaiting
 
 LOCK = 0x43_55_53_52  # "CUSR"; see db.database.MIGRATION_LOCK
@@ -98,11 +99,12 @@ def _duties(
     scene = Scene(settings, clock, process.log, bus, leases, projection)
     duties: list[Duty] = [
         ExpiredLeases(),
-        LostWaiting(patience(), Patience(clock, ADMISSION_ACK_WAIT_S + settings.mend_after_s)),
+        LostWaiting(patience()),
         LostRunning(patience(), Patience(clock, settings.ack_wait_s + settings.mend_after_s)),
         Leftovers(patience()),
         Retention(patience()),
         Deadlines(),
+        LostSchedules(patience()),
         # Much longer than a submit takes from reading a name to writing the tag.
         UnusedCatalogues(Patience(clock, settings.mend_after_s * 12)),
     ]

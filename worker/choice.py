@@ -1,6 +1,8 @@
 """Which job next, and how much of it at once. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Protocol, TypeVar
 
 from cuscuta import limits
@@ -15,12 +17,52 @@ class Candidate(Protocol):
     dry_until: float
 
 
+_FIRST_S = 1e-6
 CandidateT = TypeVar("CandidateT", bound=Candidate)
 
 
 def in_order(jobs: Iterable[CandidateT]) -> list[CandidateT]:
-    """Jobs worth joining, best first: priority, then oldest."""
+    """Jobs that have not ended, best first: priority, then oldest."""
     return sorted((job for job in jobs if not job.ended), key=lambda job: job.active.order)
+
+
+class Shares:
+    """Gives groups equal shares of this process's seats, whatever the number of their jobs.
+
+    Of a priority the group with fewest seats at work comes first, then the one that was served least. A group that had
+    nothing to do starts just before the least of the others: it comes first once, and saves up nothing.
+    """
+
+    def __init__(self) -> None:
+        self._seats: Counter[str] = Counter()
+        self._served_s: dict[str, float] = {}
+
+    def see(self, groups: set[str]) -> None:
+        """Those that have active jobs now."""
+        least = min((s for group, s in self._served_s.items() if group in groups), default=0.0)
+        self._served_s = {group: self._served_s.get(group, least - _FIRST_S) for group in groups}
+
+    def began(self, group: str) -> None:
+        """A seat works for a group."""
+        self._seats[group] += 1
+
+    def ended(self, group: str, seconds: float) -> None:
+        """A seat has worked for a group for so long."""
+        self._seats[group] -= 1
+        if not self._seats[group]:
+            del self._seats[group]
+        if group in self._served_s:
+            self._served_s[group] += seconds
+
+    def in_turn(self, jobs: Iterable[CandidateT]) -> list[CandidateT]:
+        """Jobs that have not ended, the one to join first."""
+
+        def turn(job: CandidateT) -> tuple[int, int, float, datetime, str]:
+            rank, at, uid = job.active.order
+            group = job.active.group
+            return rank, self._seats[group], self._served_s.get(group, 0.0), at, uid
+
+        return sorted((job for job in jobs if not job.ended), key=turn)
 
 
 def worth_asking(jobs: Iterable[CandidateT], now: float) -> list[CandidateT]:

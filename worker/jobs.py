@@ -67,6 +67,7 @@ class Jobs:
         self._stale = asyncio.Event()
         self._absent: set[str] = set()
         self.changed = asyncio.Event()
+        self.shares = choice.Shares()
         self.joined = 0  # how many jobs have become active so far
         self.on_end: Callable[[str], None] = lambda uid: None
         self.on_idle: Callable[[str], None] = lambda uid: None
@@ -84,10 +85,15 @@ class Jobs:
         """Jobs that have not ended, best first."""
         return choice.in_order(self._jobs.values())
 
+    def in_turn(self) -> list[Job]:
+        """Jobs that have not ended, the one that a free seat joins first."""
+        return self.shares.in_turn(self._jobs.values())
+
     def end(self, uid: str) -> None:
         """The job has ended: nobody polls for it any more."""
         if job := self._jobs.pop(uid, None):
             job.ended = True
+            self._share()
             self.on_end(uid)
             self.poke()
 
@@ -127,12 +133,19 @@ class Jobs:
 
     def _add(self, active: ActiveJob) -> None:
         job = self._jobs.get(active.uid)
+        if job is not None and job.active.run != active.run:  # we missed the end of the run before
+            self.end(active.uid)
+            job = None
         if job is None:
             self._jobs[active.uid] = Job(active)
             self.joined += 1
+            self._share()
         else:
             job.active, job.dry_until = active, 0.0
         self.poke()
+
+    def _share(self) -> None:
+        self.shares.see({job.active.group for job in self._jobs.values()})
 
     def _take(self, truth: list[ActiveJob], known: set[str]) -> None:
         absent = known - {active.uid for active in truth}

@@ -139,7 +139,7 @@ class Seat:
             await wait_for_event(kit.bus.broker.connected, 0.5)
             return nothing
         changed = kit.jobs.changed
-        for job in choice.worth_asking(kit.jobs.in_order(), clock.monotonic()):
+        for job in choice.worth_asking(kit.jobs.in_turn(), clock.monotonic()):
             if self._stands_back(account, job):
                 continue
             if self._shared and await rides_along(kit, job):
@@ -228,6 +228,7 @@ class Seat:
             return None
         self.doing = f"{uid} {pieces.whole(stretch)}"
         began = clock.monotonic()
+        kit.jobs.shares.began(job.active.group)
         try:
             how = await ChunkRun(kit, account, job, stretch, await self._todo(stretch, stored)).run()
         except BaseException:
@@ -236,6 +237,7 @@ class Seat:
             raise
         finally:
             self.doing = "idle"
+            kit.jobs.shares.ended(job.active.group, clock.monotonic() - began)
         job.chunk_s = choice.smooth(job.chunk_s, (clock.monotonic() - began) / len(stretch))
         return how
 

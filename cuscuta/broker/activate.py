@@ -10,7 +10,7 @@ import asyncio
 from cuscuta import settling, spans, subjects
 from cuscuta.broker.bus import Bus
 from cuscuta.broker.catalogues import CatalogueMissing
-from cuscuta.broker.settle import close, settle, tidy
+from cuscuta.broker.settle import close, settle, start_by_exceeded, tidy
 from cuscuta.broker.tags import Known
 from cuscuta.limits import FIRST_CHUNKS, LATER_CHUNKS
 from cuscuta.model import ActiveJob, ChunkBody, Failure, JobStatus, JobTag, encode
@@ -27,6 +27,9 @@ async def activate(bus: Bus, uid: str, seats: int, known: Known | None = None) -
     if known is None:
         return False
     tag = known.tag
+    if tag.status is JobStatus.QUEUEING and tag.essential.start_by and tag.essential.start_by <= bus.clock.wall():
+        await close(bus, uid, JobStatus.FAILED, [start_by_exceeded(bus.clock.wall())], JobStatus.QUEUEING)
+        return False
     try:
         grid = await bus.catalogues.grid(tag.essential.catalogue)
     except CatalogueMissing as error:
@@ -36,9 +39,10 @@ async def activate(bus: Bus, uid: str, seats: int, known: Known | None = None) -
 
     def fix_seats(tag: JobTag) -> bool:
         nonlocal first
-        first = not tag.queue.seats
+        unfixed = not tag.queue.seats
+        first = unfixed and len(tag.run_ids) == 1  # a further run has results of the ones before
         tag.queue.seats = tag.queue.seats or max(1, seats)
-        return first
+        return unfixed
 
     fixed, _ = await asyncio.gather(
         bus.tags.swap(known, fix_seats), bus.work.make_job_consumer(uid, tag.essential.target)
@@ -101,9 +105,9 @@ async def _let_out(bus: Bus, known: Known, plan: list[Span], todo: list[Span], f
         after, _ = await asyncio.gather(bus.tags.swap(known, edit), _tell(bus, known.tag, fresh))
     if after is None or after.tag.status.terminal:
         return await _undo(bus, uid, after)
+    await bus.event(known.tag, "admitted", JobStatus.PENDING)
     if len(names) != len(plan) or len(names) > FIRST_CHUNKS:  # all may have been done before the tag said so
         await settle(bus, uid)
-    await bus.event(uid, "admitted", JobStatus.PENDING)
     return True
 
 
@@ -120,6 +124,8 @@ async def _tell(bus: Bus, tag: JobTag, fresh: bool) -> None:
         deadline=essential.deadline,
         traceparent=essential.traceparent,
         fresh=fresh,
+        run=tag.run_ids[-1],
+        group=essential.group,
         seats=tag.queue.seats,
         policy=essential.policy,
         chunk_items=essential.chunk_items,

@@ -6,11 +6,11 @@ from cuscuta import limits, subjects
 from cuscuta.broker.connection import NOT_FOUND, Broker
 from cuscuta.errors import BrokerRefused, CuscutaError
 from cuscuta.logs import Logger
-from cuscuta.model import Priority
+from cuscuta.model import JobStatus
 from cuscuta.settings import Settings
 
 _NS = 1_000_000_000
-ADMISSION_ACK_WAIT_S = 10.0
+HOOK_ACK_WAIT_S = 60.0  # longer than a webhook's answer may take
 
 
 class Misconfigured(CuscutaError):
@@ -50,15 +50,15 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
     return [
         _stream(
             subjects.work_stream(),
-            "what waits to be done: lane entries, jobs to admit, chunks",
-            [subjects.LANES, subjects.ADMITS, subjects.CHUNKS],
+            "what waits to be done: lane entries, jobs to admit, chunks; who waits for whom, who is the only one",
+            [subjects.LANES, subjects.ADMITS, subjects.CHUNKS, subjects.UNIQUES, subjects.AFTERS],
             settings,
             retention="workqueue",
             discard="new",
             discard_new_per_subject=True,
             max_msgs_per_subject=1,
             max_msgs=limits.WORK_MESSAGES,
-            max_consumers=settings.max_active_jobs + len(Priority),
+            max_consumers=settings.max_active_jobs,
             allow_atomic=True,
         ),
         _stream(
@@ -76,6 +76,18 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
             settings,
             max_age=limits.DEAD_AGE_S * _NS,
         ),
+        _stream(
+            subjects.SCHEDULES_STREAM,
+            "schedules, fired by NATS itself, and what they have fired; one that was missed is kept, not each",
+            [subjects.SCHEDULES, subjects.FIRES],
+            settings,
+            retention="workqueue",
+            discard="old",
+            max_msgs_per_subject=1,
+            allow_msg_schedules=True,
+            max_consumers=8,  # one is ours
+        ),
+        _bucket(subjects.SCHEDULE_RECORDS, "schedules, by id", settings, allow_msg_ttl=True),
         _bucket(subjects.TAGS, "a job's record, by uid", settings, allow_msg_ttl=True),
         _bucket(subjects.ACTIVE, "jobs whose chunks are out, by uid", settings),
         _bucket(subjects.RESULTS, "results, by uid, first item and end; the first write wins", settings),
@@ -94,13 +106,9 @@ async def ensure(broker: Broker, settings: Settings) -> None:
             await broker.insist(lambda: _make(broker, config))  # noqa: B023 - awaited before the loop goes on
         except BrokerRefused as error:
             raise Misconfigured(f"stream {name} stands with another configuration: {error}") from error
-    await broker.insist(lambda: ensure_admission(broker))
-
-
-async def ensure_admission(broker: Broker) -> None:
-    """Make the admission consumers; harmless if they stand."""
-    for priority, consumer in subjects.ADMISSION_CONSUMERS.items():
-        await make_consumer(broker, consumer, subjects.admit_all(priority), ADMISSION_ACK_WAIT_S, -1)
+    await broker.insist(lambda: ensure_fires(broker))
+    await broker.insist(lambda: ensure_hooks(broker, settings))
+    await broker.insist(lambda: _drop_old(broker))
 
 
 async def _make(broker: Broker, config: dict[str, Any]) -> None:
@@ -116,25 +124,66 @@ async def _make(broker: Broker, config: dict[str, Any]) -> None:
         await broker.api(f"STREAM.UPDATE.{name}", {**standing, **config})
 
 
-async def make_consumer(
-    broker: Broker, name: str, filter_subject: str, ack_wait_s: float, max_deliver: int, **metadata: str
-) -> None:
-    """A durable pull consumer on the work stream; harmless if it stands. Raises NoRoom at `max_active_jobs`."""
+async def ensure_fires(broker: Broker) -> None:
+    """Make the consumer of what schedules fire; harmless if it stands."""
+    await make_consumer(broker, subjects.FIRE_CONSUMER, [subjects.FIRES], 30.0, -1, stream=subjects.SCHEDULES_STREAM)
+
+
+async def _drop_old(broker: Broker) -> None:
+    """Consumers of the work stream that are no job's: those of admission in earlier versions."""
     stream = subjects.work_stream()
+    for name in (await broker.api(f"CONSUMER.NAMES.{stream}", {"offset": 0})).get("consumers") or []:
+        if subjects.parse_job_consumer(name) is None:
+            await broker.api(f"CONSUMER.DELETE.{stream}.{name}")
+
+
+async def ensure_hooks(broker: Broker, settings: Settings) -> None:
+    """Make the consumers of jobs' ends that are wanted, for webhooks, from now on; remove those that are not."""
+    wanted = {"job": bool(settings.webhook_secrets), "deployment": bool(settings.webhook_url)}
+    ends = [subjects.events_that(str(status)) for status in JobStatus if status.terminal]
+    stream = subjects.EVENTS_STREAM
+    for kind, name in subjects.HOOK_CONSUMERS.items():
+        try:
+            standing = await broker.api(f"CONSUMER.INFO.{stream}.{name}")
+        except BrokerRefused as error:
+            if error.code not in NOT_FOUND:
+                raise
+            standing = {}
+        if standing and not wanted[kind]:
+            await broker.api(f"CONSUMER.DELETE.{stream}.{name}")
+        elif wanted[kind] and not standing:
+            await make_consumer(
+                broker, name, ends, HOOK_ACK_WAIT_S, -1, stream=stream, since="new", held=limits.HOOKS_HELD
+            )
+
+
+async def make_consumer(
+    broker: Broker,
+    name: str,
+    filters: list[str],
+    ack_wait_s: float,
+    max_deliver: int,
+    *,
+    stream: str = subjects.work_stream(),
+    since: str = "all",
+    held: int = 50_000,
+    **metadata: str,
+) -> None:
+    """A durable pull consumer; harmless if it stands. On the work stream raises NoRoom at `max_active_jobs`."""
     await broker.api(
         f"CONSUMER.DURABLE.CREATE.{stream}.{name}",
         {
             "stream_name": stream,
             "config": {
                 "durable_name": name,
-                "description": f"deliveries of {filter_subject}",
-                "filter_subject": filter_subject,
-                "deliver_policy": "all",
+                "description": f"deliveries of {', '.join(filters)}",
+                **({"filter_subject": filters[0]} if len(filters) == 1 else {"filter_subjects": filters}),
+                "deliver_policy": since,
                 "replay_policy": "instant",
                 "ack_policy": "explicit",
                 "ack_wait": int(ack_wait_s * _NS),
                 "max_deliver": max_deliver,
-                "max_ack_pending": 50_000,  # the default of 1,000 stalls silently [nats §0]; far above all seats
+                "max_ack_pending": held,  # the default of 1,000 stalls silently [nats §0]; far above all seats
                 "max_waiting": 8_192,  # one open pull for every seat
                 "metadata": metadata,
             },

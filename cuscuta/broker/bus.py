@@ -5,12 +5,25 @@ from cuscuta.broker.catalogues import Catalogues
 from cuscuta.broker.connection import Broker
 from cuscuta.broker.kv import Bucket
 from cuscuta.broker.results import Results
+from cuscuta.broker.schedules import Schedules
 from cuscuta.broker.tags import Tags
 from cuscuta.broker.work import Work
 from cuscuta.clock import Clock
 from cuscuta.errors import BrokerUnavailable
 from cuscuta.logs import Logger
-from cuscuta.model import ActiveJob, Announcement, DeadChunk, Event, JobStatus, Presence, RecordError, decode, encode
+from cuscuta.model import (
+    ActiveJob,
+    Announcement,
+    DeadChunk,
+    Event,
+    JobStatus,
+    JobTag,
+    Presence,
+    Priority,
+    RecordError,
+    decode,
+    encode,
+)
 from cuscuta.settings import Settings
 
 __all__ = ["Bus"]
@@ -28,21 +41,26 @@ class Bus:
         self.tags = Tags(self.tag_bucket, settings.retention_s)
         self.results = Results(self.broker, Bucket(self.broker, subjects.RESULTS))
         self.catalogues = Catalogues(Bucket(self.broker, subjects.CATALOGUES))
+        self.schedules = Schedules(self.broker, Bucket(self.broker, subjects.SCHEDULE_RECORDS), settings.retention_s)
         self.work = Work(self.broker, settings)
 
-    async def announce(self, kind: str, uid: str, active: ActiveJob | None = None) -> None:
+    async def announce(
+        self, kind: str, uid: str, active: ActiveJob | None = None, queue: tuple[Priority, str] | None = None
+    ) -> None:
         """Hint at a change; nothing depends on it."""
-        await self.broker.tell(subjects.ANNOUNCE, encode(Announcement(kind, uid, active)))
+        await self.broker.tell(subjects.ANNOUNCE, encode(Announcement(kind, uid, active, queue)))
 
-    async def event(self, uid: str, what: str, status: JobStatus | None = None, detail: str | None = None) -> None:
-        """File a lifecycle event; the server drops a repeated one."""
-        event = Event(uid, what, self.clock.wall(), status, detail)
-        await self.broker.publish(subjects.event(uid, what), encode(event), {"Nats-Msg-Id": f"{uid}.{what}"})
+    async def event(self, tag: JobTag, what: str, status: JobStatus) -> None:
+        """File a step in a job's life; the server drops one that is repeated within the same run."""
+        why = tag.failures[-1].type if status is JobStatus.FAILED and tag.failures else None
+        event = Event(tag.uid, what, self.clock.wall(), status, why, tag.run_ids[-1])
+        named = {"Nats-Msg-Id": f"{tag.run_ids[-1]}.{what}"}
+        await self.broker.publish(subjects.event(tag.uid, what), encode(event), named)
 
     async def bury(self, dead: DeadChunk, sequence: int = 0) -> None:
         """File a chunk that was given up; with no span it was malformed."""
         subject = subjects.dead(dead.uid, dead.span) if dead.span else subjects.dead_malformed(dead.uid, sequence)
-        await self.broker.publish(subject, encode(dead), {"Nats-Msg-Id": subject})
+        await self.broker.publish(subject, encode(dead))
 
     async def active_jobs(self) -> list[ActiveJob]:
         """The active jobs, best first; read directly."""

@@ -5,12 +5,13 @@ so a million items cost it no memory, and `nats kv get` shows them.
 """
 
 import asyncio
+import hashlib
 from bisect import bisect_right
 from collections import OrderedDict
 
 from cuscuta import limits, subjects
 from cuscuta.broker.kv import Bucket
-from cuscuta.model import CatalogueHead, CatalogueName, Item, RecordError, content_hash, decode, encode
+from cuscuta.model import CatalogueHead, CatalogueName, Item, RecordError, decode, encode
 from cuscuta.spans import Grid, Span, make_grid
 
 _HEADS = 16  # heads kept in memory, at most 100 KiB each
@@ -37,7 +38,7 @@ def make_head(items: list[Item]) -> CatalogueHead:
     """A catalogue's head; takes about a second for a million items, so call it in a thread."""
     grid = make_grid([item.weight for item in items])
     return CatalogueHead(
-        hash=content_hash(items),
+        hash=_content_hash(items),
         items=len(items),
         weight=grid.weight,
         pages=tuple(paginate(items)),
@@ -135,3 +136,12 @@ class Catalogues:
         if len(self._pages) > limits.CATALOGUE_PAGES_CACHED:
             self._pages.popitem(last=False)
         return items
+
+
+def _content_hash(items: list[Item]) -> str:
+    """The name of a catalogue's content: 32 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for item in items:
+        digest.update(encode(item))
+        digest.update(b"\n")
+    return digest.hexdigest()[:32]

@@ -6,6 +6,7 @@ exactly what changed. One direct read of 0.2 ms a second while nothing happens; 
 
 import asyncio
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
@@ -41,6 +42,13 @@ class Summary(Struct, frozen=True):
     admitted_at: datetime | None
     ended_at: datetime | None
     deadline: datetime | None
+    start_by: datetime | None
+    after: tuple[str, ...]
+
+    @property
+    def group(self) -> str:
+        """Whose job it is."""
+        return self.labels.get("group", "")
 
     @property
     def place(self) -> tuple[datetime, str]:
@@ -67,6 +75,8 @@ def summarise(tag: JobTag) -> Summary:
         admitted_at=tag.queue.admitted_at,
         ended_at=tag.queue.ended_at,
         deadline=tag.essential.deadline,
+        start_by=tag.essential.start_by,
+        after=tag.essential.after,
     )
 
 
@@ -78,6 +88,8 @@ class Projection:
         self._rows: dict[str, Summary] = {}
         self._open: dict[str, Summary] = {}
         self._places: list[tuple[datetime, str]] = []
+        self._later: dict[str, set[str]] = {}  # who runs after whom
+        self._queues: Counter[tuple[Priority, str]] = Counter()  # jobs that are queueing, by priority and group
         self._revision = 0
         self._hint = asyncio.Event()
         self.caught_up = asyncio.Event()
@@ -121,11 +133,21 @@ class Projection:
         row = summarise(tag)
         if row.uid not in self._rows:
             insort(self._places, row.place)
+            for before in row.after:
+                self._later.setdefault(before, set()).add(row.uid)
         self._rows[row.uid] = row
-        if row.status.terminal:
-            self._open.pop(row.uid, None)
-        else:
+        self._close(row.uid)
+        if not row.status.terminal:
             self._open[row.uid] = row
+            if row.status is JobStatus.QUEUEING:
+                self._queues[row.priority, row.group] += 1
+
+    def _close(self, uid: str) -> None:
+        row = self._open.pop(uid, None)
+        if row is not None and row.status is JobStatus.QUEUEING:
+            self._queues[row.priority, row.group] -= 1
+            if not self._queues[row.priority, row.group]:
+                del self._queues[row.priority, row.group]
 
     def take_new(self, tag: JobTag) -> None:
         """Let a tag count that this replica has just written, unless a later one of the job is in already."""
@@ -150,8 +172,13 @@ class Projection:
     def drop(self, uids: set[str]) -> None:
         """Forget rows."""
         for uid in uids:
-            self._rows.pop(uid, None)
-            self._open.pop(uid, None)
+            row = self._rows.pop(uid, None)
+            self._close(uid)
+            for before in row.after if row else ():
+                if later := self._later.get(before):
+                    later.discard(uid)
+                    if not later:
+                        del self._later[before]
         self._places = [place for place in self._places if place[1] in self._rows]
 
     def get(self, uid: str) -> Summary | None:
@@ -161,6 +188,14 @@ class Projection:
     def open_jobs(self) -> list[Summary]:
         """Jobs that have not ended."""
         return list(self._open.values())
+
+    def queues(self) -> list[tuple[Priority, str]]:
+        """Priorities and groups of which a job is queueing."""
+        return list(self._queues)
+
+    def later(self, uid: str) -> set[str]:
+        """The jobs that run after a job."""
+        return self._later.get(uid, set())
 
     def catalogues(self) -> set[str]:
         """The contents that kept jobs are about."""

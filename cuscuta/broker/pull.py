@@ -22,7 +22,7 @@ _NS = 1_000_000_000
 class Delivery:
     """A message that was pulled and must be acknowledged. Figures come from its reply subject."""
 
-    __slots__ = ("_broker", "data", "delivered", "headers", "pending", "reply", "sequence", "subject")
+    __slots__ = ("_broker", "data", "delivered", "headers", "pending", "reply", "sequence", "stamp_ns", "subject")
 
     def __init__(self, broker: Broker, msg: Msg) -> None:
         self._broker = broker
@@ -31,6 +31,7 @@ class Delivery:
         if len(parts) > 9:  # $JS.ACK.<domain>.<account>.<stream>.… instead of $JS.ACK.<stream>.…
             parts = parts[2:]
         self.delivered, self.sequence, self.pending = int(parts[4]), int(parts[5]), int(parts[8])
+        self.stamp_ns = int(parts[7])  # when it was stored, by the server's clock
 
     async def ack(self) -> None:
         """Done; asynchronous, buffered while NATS is gone."""

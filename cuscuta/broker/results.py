@@ -102,8 +102,12 @@ class Results:
 
     async def forget(self, uid: str) -> int:
         """Remove all results and all graves of a job; how many records."""
-        await self._broker.api(f"STREAM.PURGE.{subjects.DEAD_STREAM}", {"filter": subjects.dead_of(uid)})
+        await self.forget_graves(uid)
         return await self._bucket.purge(subjects.results_of(uid))
+
+    async def forget_graves(self, uid: str) -> None:
+        """Let what was given up count as missing again."""
+        await self._broker.api(f"STREAM.PURGE.{subjects.DEAD_STREAM}", {"filter": subjects.dead_of(uid)})
 
     async def jobs(self) -> set[str]:
         """The uids that have results."""

@@ -7,14 +7,22 @@ is stored the job is complete, whatever stands in the queue: a seat may still be
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 
-from cuscuta import settling, spans, subjects
+from msgspec.structs import replace
+
+from cuscuta import limits, settling, spans, subjects
+from cuscuta.broker import after
 from cuscuta.broker.bus import Bus
+from cuscuta.broker.submit import begin, submit
 from cuscuta.broker.tags import Edit, Known
+from cuscuta.broker.unique import release
+from cuscuta.dependencies import Turn
 from cuscuta.model import ChunkBody, Failure, JobStatus, JobTag
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
+from cuscuta.uids import uid_from
 
 
 class Settled(StrEnum):
@@ -62,7 +70,7 @@ async def conclude(bus: Bus, uid: str) -> Settled:
         return Settled.ENDED
     if tag.status is JobStatus.QUEUEING:
         return Settled.QUEUEING
-    finding = settling.judge(tag.essential.span, stored, dead)
+    finding = settling.judge(tag.essential.span, stored, dead, tag.essential.tolerance)
     if finding.status is None:
         essential = tag.essential
         plan = spans.divide(
@@ -88,17 +96,35 @@ async def _end(bus: Bus, known: Known, status: JobStatus, stored: Sequence[Span]
     return Settled.ENDED
 
 
-async def close(bus: Bus, uid: str, status: JobStatus, failures: Sequence[Failure] = ()) -> JobTag | None:
-    """End a job now, with whatever is stored; the tag as it stands. An ended job keeps its status."""
+async def close(
+    bus: Bus, uid: str, status: JobStatus, failures: Sequence[Failure] = (), only: JobStatus | None = None
+) -> JobTag | None:
+    """End a job now, with whatever is stored; the tag as it stands. An ended job keeps its status.
+
+    `only`: if it still has this status.
+    """
     stored = await bus.results.stored(uid)
-    tag = await bus.tags.change(uid, _ending(bus, status, failures, stored))
-    if tag is not None:
+    tag = await bus.tags.change(uid, _ending(bus, status, failures, stored, only))
+    if tag is not None and tag.status.terminal:
         await tidy(bus, tag)
     return tag
 
 
-def _ending(bus: Bus, status: JobStatus, failures: Sequence[Failure], stored: Sequence[Span]) -> Edit:
+def start_by_exceeded(now: datetime) -> Failure:
+    """Why a job that waited for too long has failed."""
+    return Failure("StartByExceeded", "the job was still waiting at the time by which it had to begin", now)
+
+
+def _ending(
+    bus: Bus,
+    status: JobStatus,
+    failures: Sequence[Failure],
+    stored: Sequence[Span],
+    only: JobStatus | None = None,
+) -> Edit:
     def edit(tag: JobTag) -> bool:
+        if only is not None and tag.status is not only:
+            return False
         tag.status = status
         tag.queue.ended_at = bus.clock.wall()
         tag.progress = settling.progress(tag.essential.span, stored)
@@ -110,31 +136,104 @@ def _ending(bus: Bus, status: JobStatus, failures: Sequence[Failure], stored: Se
 
 
 async def tidy(bus: Bus, tag: JobTag) -> None:
-    """Remove what an ended job leaves on the bus and let the next job of its lane go; every step may be repeated."""
-    uid, essential = tag.uid, tag.essential
+    """Remove what an ended job leaves on the bus and let others go on; every step may be repeated.
+
+    Whatever comes late, when a further run has begun, stops at the look at the tag: the lane's entry, whose loss would
+    let the next job overtake, was read before that look and goes by its sequence.
+    """
+    uid, lane = tag.uid, tag.essential.lane
     await bus.announce("ended", uid)  # before the lane goes on: nobody polls for this one when the next one starts
-    await asyncio.gather(
+    entry = await bus.work.first(subjects.lane_entry(lane, uid)) if lane else None
+    if len(tag.run_ids) > 1 or lane:
+        now = await bus.tags.get(uid)
+        if now is not None and now.run_ids[-1] != tag.run_ids[-1]:
+            return
+    await _leave_bus(bus, tag)
+    if lane and (tag.status is not JobStatus.FAILED or await _stop_lane(bus, lane, uid)):
+        if entry is not None:
+            await bus.work.delete(entry.sequence)
+        await release_lane(bus, lane)
+
+
+async def _leave_bus(bus: Bus, tag: JobTag) -> None:
+    """Everything but its place in a lane."""
+    uid, essential = tag.uid, tag.essential
+    await _follow_up(bus, tag)  # before anything goes: what is left lets the reaper try again
+    await bus.event(tag, str(tag.status), tag.status)
+    waiting, *_ = await asyncio.gather(
+        after.waiting(bus, uid),
         bus.work.purge(subjects.chunks_of(uid)),
         bus.work.drop_job_consumer(uid),
         bus.active_bucket.purge(uid),
-        bus.work.remove(subjects.admit(essential.priority, uid)),
+        bus.work.remove(subjects.admit(essential.priority, essential.group, uid)),
     )
-    if essential.lane:
-        await release_lane(bus, essential.lane, uid)
-    await bus.event(uid, str(tag.status), tag.status)
+    if essential.unique:
+        await release(bus, uid, essential)
+    if essential.after:
+        await after.forget(bus, tag)
+    for later in waiting[: limits.DUTY_BATCH]:  # the reaper looks at the rest
+        if known := await bus.tags.read(later):
+            await advance(bus, known)
 
 
-async def release_lane(bus: Bus, lane: str, uid: str) -> None:
-    """Leave the lane and send its new head to admission; heads that have ended meanwhile are passed over."""
-    head = await bus.work.leave_lane(lane, uid)
-    while head:
+async def _follow_up(bus: Bus, tag: JobTag) -> None:
+    """Submit what is to follow a job's success or failure, once for each of its runs."""
+    essential = tag.essential
+    follow = {JobStatus.COMPLETED: essential.on_success, JobStatus.FAILED: essential.on_failure}.get(tag.status)
+    if follow is not None:
+        follow = replace(follow, after=(tag.uid,), after_when="ended")
+        await submit(bus, uid_from("follow-up", tag.run_ids[-1], str(tag.status)), follow)
+
+
+async def advance(bus: Bus, known: Known) -> bool:
+    """Let a job that waits for others begin, or end if its turn will never come; whether one of the two."""
+    tag = known.tag
+    if tag.status is not JobStatus.QUEUEING:
+        return False
+    match await begin(bus, known):
+        case Turn.WAIT:
+            return False
+        case Turn.NEVER:
+            status, why = after.never(tag, bus)
+            await close(bus, tag.uid, status, [why])
+    return True
+
+
+async def _stop_lane(bus: Bus, lane: str, uid: str) -> bool:
+    """End the jobs behind a failed one that do not go on without it; whether all are ended.
+
+    The failed one's own entry goes last, so that whoever repeats this after a crash knows of the failure. Of a very
+    long row the reaper, who finds that entry, ends the rest.
+    """
+    for _ in range(limits.LANE_STOPS):
+        later = await bus.work.behind(lane, uid)
+        known = await bus.tags.read(later) if later else None
+        if later is None or known is None or known.tag.essential.lane_policy != "stop":
+            return True
+        why = Failure("PredecessorFailed", f"job {uid}, which was before it in its lane, failed", bus.clock.wall())
+        stored = await bus.results.stored(later)
+        ended = await bus.tags.swap(known, _ending(bus, JobStatus.FAILED, [why], stored))
+        await bus.announce("ended", later)
+        if ended is not None:
+            await _leave_bus(bus, ended.tag)
+        await bus.work.purge(subjects.lane_entry(lane, later))
+    return False
+
+
+async def release_lane(bus: Bus, lane: str) -> None:
+    """Send a lane's head to admission; heads that have ended are passed over."""
+    while head := await bus.work.head(lane):
+        entry = await bus.work.first(subjects.lane_entry(lane, head.uid))
         tag = await bus.tags.get(head.uid)
         if tag and not tag.status.terminal:
             if tag.status is JobStatus.QUEUEING:
                 await bus.work.admit_if_head(head.uid, lane)
-            await bus.announce("submitted", head.uid)
+            await bus.announce("submitted", head.uid, queue=(tag.essential.priority, tag.essential.group))
             return
-        head = await bus.work.leave_lane(lane, head.uid)
+        if tag and tag.status is JobStatus.FAILED and not await _stop_lane(bus, lane, head.uid):
+            return
+        if entry is not None:
+            await bus.work.delete(entry.sequence)
 
 
 async def note_failures(bus: Bus, uid: str, failures: Sequence[Failure]) -> None:

@@ -3,8 +3,11 @@
 from collections.abc import Callable
 
 from cuscuta import limits
+from cuscuta.broker import after
 from cuscuta.broker.bus import Bus
 from cuscuta.broker.tags import Known
+from cuscuta.broker.work import Waiting
+from cuscuta.dependencies import Turn
 from cuscuta.errors import InputError, QueueFull
 from cuscuta.model import Essential, JobStatus, JobTag, Queue
 
@@ -25,19 +28,38 @@ async def submit(
     standing, revision = None, 0
     while standing is None and not (revision := await bus.broker.insist(lambda: bus.tags.create(tag))):
         standing = await bus.broker.insist(lambda: bus.tags.read(uid))  # None: it expired between the two calls
-    if standing is not None and standing.tag.essential.digest != essential.digest:
-        raise InputError(
-            "Idempotency-Key",
-            f"was used for another request (job {uid})",
-            "Use a new key for a new job, or send the same body again.",
-            status=409,
-        )
+    if standing is not None:
+        must_be_alike(standing.tag, essential.digest)
     accepted = standing or Known(tag, revision)
     if named and standing is None:
         await bus.broker.insist(lambda: bus.results.forget(uid))
     if accepted.tag.status is JobStatus.QUEUEING:
-        await bus.broker.insist(lambda: enqueue(bus, accepted, offer))
+        await bus.broker.insist(lambda: begin(bus, accepted, offer))
     return accepted.tag
+
+
+def must_be_alike(standing: JobTag, digest: str) -> None:
+    """Raises InputError (409) if a job's key comes with another body."""
+    if standing.essential.digest != digest:
+        raise InputError(
+            "Idempotency-Key",
+            f"was used for another request (job {standing.uid})",
+            "Use a new key for a new job, or send the same body again.",
+            status=409,
+        )
+
+
+async def begin(bus: Bus, known: Known, offer: Offer = lambda known: False) -> Turn:
+    """Let an accepted job take its way if it waits for no other; whoever gets NEVER must end it. Safe to repeat."""
+    if known.tag.essential.after:
+        await after.wait(bus, known.tag)
+        now = await after.turn(bus, known.tag)  # after that: whoever ends a job from here on sees that this one waits
+        if now is not Turn.BEGIN:
+            return now
+    await enqueue(bus, known, offer)
+    if known.tag.essential.after:
+        await after.forget(bus, known.tag)
+    return Turn.BEGIN
 
 
 async def enqueue(bus: Bus, known: Known, offer: Offer = lambda known: False) -> None:
@@ -51,8 +73,9 @@ async def enqueue(bus: Bus, known: Known, offer: Offer = lambda known: False) ->
     waits for nothing, which the reaper mends too.
     """
     uid, essential = known.tag.uid, known.tag.essential
-    if essential.lane is None or await bus.work.enter_lane(uid, essential.priority, essential.lane):
+    waiting = Waiting(uid, essential.priority, essential.group)
+    if essential.lane is None or await bus.work.enter_lane(waiting, essential.lane):
         if offer(known):
             return
-        await bus.work.admit(uid, essential.priority)
-    await bus.announce("submitted", uid)
+        await bus.work.admit(waiting)
+    await bus.announce("submitted", uid, queue=(essential.priority, essential.group))

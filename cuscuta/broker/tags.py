@@ -48,6 +48,13 @@ class Tags:
         after = await self.swap(known, edit) if known else None
         return after.tag if after else None
 
+    async def reopen(self, known: Known, tag: JobTag) -> Known | None:
+        """Replace an ended job's tag by that of a further run; None if it has changed since it was read."""
+        try:
+            return Known(tag, await self._bucket.update(tag.uid, encode(tag), known.revision))
+        except Conflict:
+            return None
+
     async def swap(self, known: Known, edit: Edit) -> Known | None:
         """Like `change`, from a tag that was read before; it is read anew only if it has changed since."""
         uid, current = known.tag.uid, known
@@ -65,4 +72,6 @@ class Tags:
                 read = await self.read(uid)
                 if read is None:
                     return None
+                if read.tag.run_ids[-1] != known.tag.run_ids[-1]:
+                    return read  # what was decided about a run does not count for the next one
                 current = read

@@ -1,6 +1,7 @@
 """The work queue: lane entries, jobs that wait for admission, chunks. A subject stands in it once."""
 
 import base64
+import contextlib
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -19,14 +20,15 @@ from cuscuta.settings import Settings
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 
-_GONE = (10043, 10057)  # what a deletion is refused with when the message was acknowledged a moment ago
+GONE = (10043, 10057)  # what a deletion is refused with when the message was acknowledged a moment ago
 
 
-class Waiting(Struct, frozen=True):
+class Waiting(Struct, frozen=True, omit_defaults=True):
     """Body of lane entries and admit messages."""
 
     uid: str
     priority: Priority
+    group: str = ""
 
 
 class Found(NamedTuple):
@@ -55,13 +57,13 @@ class Work:
 
     # --- lanes and admission -------------------------------------------------------------------------------------
 
-    async def enter_lane(self, uid: str, priority: Priority, lane: str) -> bool:
+    async def enter_lane(self, waiting: Waiting, lane: str) -> bool:
         """Put a job into its lane; whether the lane was empty, so that it is the job's turn now.
 
         A job that comes into a lane with others is sent to admission if it should be its turn after all.
         """
-        body = encode(Waiting(uid, priority))
-        entry = subjects.lane_entry(lane, uid)
+        body = encode(waiting)
+        entry = subjects.lane_entry(lane, waiting.uid)
         only_if_empty = {
             "Nats-Expected-Last-Subject-Sequence": "0",
             "Nats-Expected-Last-Subject-Sequence-Subject": subjects.lane_all(lane),
@@ -70,13 +72,25 @@ class Work:
             await self._broker.publish(entry, body, only_if_empty)
         except (Conflict, Standing):
             await self.put(entry, body)
-            await self.admit_if_head(uid, lane)
+            await self.admit_if_head(waiting.uid, lane)
             return False
         return True
 
-    async def admit(self, uid: str, priority: Priority) -> None:
+    async def admit(self, waiting: Waiting) -> None:
         """Send a job whose turn it is to admission."""
-        await self.put(subjects.admit(priority, uid), encode(Waiting(uid, priority)))
+        await self.put(subjects.admit(waiting.priority, waiting.group, waiting.uid), encode(waiting))
+
+    async def claim(self, priority: Priority, group: str) -> str | None:
+        """Take the next job of a group out of admission: its uid, which nobody else is given; None if none waits.
+
+        Whoever is given it admits it, or sends it back; what a crash in between leaves, a job in no queue, the reaper
+        mends.
+        """
+        while found := await self.first(subjects.admit_all(priority, group)):
+            if await self.delete(found.sequence):
+                with contextlib.suppress(ValueError):  # put there by hand
+                    return subjects.parse_admit(found.subject)
+        return None
 
     async def head(self, lane: str) -> Waiting | None:
         """The job whose turn it is in a lane."""
@@ -87,16 +101,25 @@ class Work:
                 await self.purge(found.subject)  # put there by hand, and in everybody's way
                 continue
             try:
-                return Waiting(uid, decode(found.data, Waiting).priority)
+                waiting = decode(found.data, Waiting)
+                return Waiting(uid, waiting.priority, waiting.group)
             except RecordError:  # published by hand; the subject says enough
                 return Waiting(uid, Priority.NORMAL)
         return None
+
+    async def behind(self, lane: str, uid: str) -> str | None:
+        """The job that stands right behind another one in a lane."""
+        mine = await self.first(subjects.lane_entry(lane, uid))
+        if mine is None:
+            return None
+        found = await self.first(subjects.lane_all(lane), mine.sequence + 1)
+        return subjects.parse_lane(found.subject)[1] if found else None
 
     async def admit_if_head(self, uid: str, lane: str) -> None:
         """Send a job to admission if it is its lane's turn; closes the gap between a release and a late entry."""
         head = await self.head(lane)
         if head and head.uid == uid:
-            await self.admit(uid, head.priority)
+            await self.admit(head)
 
     async def leave_lane(self, lane: str, uid: str) -> Waiting | None:
         """Take a job's entry out of its lane; the new head, which the caller sends to admission."""
@@ -107,7 +130,7 @@ class Work:
         """How many jobs have a consumer now; also looks how much stands in the stream."""
         state = (await self._broker.api(f"STREAM.INFO.{self.stream}"))["state"]
         self.messages = int(state["messages"])
-        return int(state["consumer_count"]) - len(Priority)
+        return int(state["consumer_count"])
 
     # --- chunks --------------------------------------------------------------------------------------------------
 
@@ -151,7 +174,7 @@ class Work:
         await assets.make_consumer(
             self._broker,
             subjects.job_consumer(uid),
-            subjects.chunks_of(uid),
+            [subjects.chunks_of(uid)],
             self._settings.ack_wait_s,
             self._settings.max_deliver,
             target=target.encode("ascii", "backslashreplace").decode()[:100],
@@ -215,10 +238,11 @@ class Work:
 
     # --- any subject ---------------------------------------------------------------------------------------------
 
-    async def first(self, subject_filter: str) -> Found | None:
-        """The first message of a filter, from the leader."""
+    async def first(self, subject_filter: str, sequence: int = 1) -> Found | None:
+        """The first message of a filter, at or after a sequence, from the leader."""
+        body = {"seq": sequence, "next_by_subj": subject_filter}
         try:
-            answer = await self._broker.api(f"STREAM.MSG.GET.{self.stream}", {"seq": 1, "next_by_subj": subject_filter})
+            answer = await self._broker.api(f"STREAM.MSG.GET.{self.stream}", body)
         except BrokerRefused as error:
             if error.code in NOT_FOUND:
                 return None
@@ -244,7 +268,7 @@ class Work:
         try:
             await self._broker.api(f"STREAM.MSG.DELETE.{self.stream}", {"seq": sequence, "no_erase": True})
         except BrokerRefused as error:
-            if error.code in (*NOT_FOUND, *_GONE):
+            if error.code in (*NOT_FOUND, *GONE):
                 return False
             raise
         return True

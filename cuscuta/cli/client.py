@@ -1,12 +1,17 @@
 """The REST API from the command line's side: one place that turns its answers into values or clear errors."""
 
+import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import rich_click as click
+from httpx_sse import connect_sse
+
+from cuscuta.cli import show
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 
@@ -34,14 +39,53 @@ class Client:
             raise click.ClickException(f"{self.url} answered something that is not JSON: is it Cuscuta?") from None
 
     @contextmanager
-    def lines(self, path: str) -> Iterator[Iterator[str]]:
-        """A streamed answer, line by line."""
-        headers = {"accept": "application/x-ndjson"}
-        with self._translated(), self._http.stream("GET", path, headers=headers) as response:
+    def _stream(self, path: str, accept: str, **options: Any) -> Iterator[httpx.Response]:
+        with self._translated(), self._http.stream("GET", path, headers={"accept": accept}, **options) as response:
             if response.is_error:
                 response.read()
                 raise click.ClickException(_problem(response))
+            yield response
+
+    @contextmanager
+    def lines(self, path: str, *, follow: bool = False) -> Iterator[Iterator[str]]:
+        """A streamed answer, line by line; with `follow` nothing may come for long."""
+        options: dict[str, Any] = {"params": {"follow": True}, "timeout": None} if follow else {}
+        with self._stream(path, "application/x-ndjson", **options) as response:
             yield response.iter_lines()
+
+    @contextmanager
+    def download(self, path: str, accept: str) -> Iterator[httpx.Response]:
+        """An answer to be read piece by piece."""
+        with self._stream(path, accept) as response:
+            yield response
+
+    def events(self, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Server-sent events with their kinds, through lost connections, until the server ends them."""
+        last, retry_s, silent, connected = "", 0.0, 0, False
+        while silent < 2:  # an end that brings nothing, twice: there is nothing more
+            time.sleep(retry_s)
+            silent += 1
+            headers = {"last-event-id": last} if last else {}
+            try:
+                with connect_sse(self._http, "GET", path, headers=headers) as source:
+                    if source.response.is_error:
+                        source.response.read()
+                        raise click.ClickException(_problem(source.response))
+                    if source.response.status_code == httpx.codes.NO_CONTENT:
+                        return
+                    connected = True
+                    for event in source.iter_sse():
+                        last, retry_s = event.id or last, 0.0
+                        if event.data:
+                            silent = 0
+                            yield event.event, json.loads(event.data)
+            except httpx.TransportError as error:
+                if not connected:
+                    with self._translated():
+                        raise
+                silent = 0
+                retry_s = min(5.0, retry_s + 0.5)
+                show.messages.print(f"lost the connection ({type(error).__name__}); going on", markup=False)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -1,17 +1,17 @@
 """`cuscuta jobs`."""
 
 import json
-import time
-from typing import Any
+from collections.abc import Callable
+from typing import IO, Any, TypeVar
 from urllib.parse import quote
 
 import rich_click as click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cuscuta.cli import show
 from cuscuta.cli.client import Client
+from cuscuta.cli.watch import ENDED, print_job, watch_job
 
-_ENDED = ("completed", "failed", "cancelled")
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -23,11 +23,19 @@ def jobs() -> None:
 @jobs.command()
 @click.argument("target")
 @click.argument("catalogue")
-@click.option("--priority", type=click.Choice(["high", "normal", "low"]), default="normal")
+@click.option("--priority", type=click.Choice(["high", "normal", "low"]), help="Default: normal.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE")
 @click.option("--key", help="The job's lane; jobs of one lane run one after another. Default: the target.")
 @click.option("--no-lane", is_flag=True, help="Do not wait for other jobs of this target.")
+@click.option("--stop-after-failure", is_flag=True, help="Fail the job if the one before it in its lane has failed.")
 @click.option("--deadline-s", type=float, help="Fail the job if it has not ended by then.")
+@click.option("--start-by-s", type=float, help="Fail the job if it has not begun by then.")
+@click.option("--tolerance-items", type=int, help="So many items may be given up for `completed`.")
+@click.option("--tolerance-share", type=float, help="Such a share of the items may be given up for `completed`.")
+@click.option("--after", multiple=True, metavar="UID", help="Wait until this job is completed; may be repeated.")
+@click.option("--webhook", help="URL that is told of the job's end.")
+@click.option("--unique", is_flag=True, help="If a job of this target and catalogue runs already, name that one.")
+@click.option("--body", type=click.File(), help="JSON file with more fields of POST /jobs; options go before it.")
 @click.option("--idempotency-key", help="The same key never makes two jobs.")
 @click.option("--watch", "watching", is_flag=True, help="Show progress until the job has ended.")
 @as_json_option
@@ -36,26 +44,45 @@ def submit(
     client: Client,
     target: str,
     catalogue: str,
-    priority: str,
+    priority: str | None,
     labels: tuple[str, ...],
     key: str | None,
     no_lane: bool,
+    stop_after_failure: bool,
     deadline_s: float | None,
+    start_by_s: float | None,
+    tolerance_items: int | None,
+    tolerance_share: float | None,
+    after: tuple[str, ...],
+    webhook: str | None,
+    unique: bool,
+    body: IO[str] | None,
     idempotency_key: str | None,
     watching: bool,
     as_json: bool,
 ) -> None:
     """Ask about TARGET for every item of CATALOGUE."""
-    body: dict[str, Any] = {"target": target, "catalogue": catalogue, "priority": priority}
-    body["labels"] = dict(_pair(label) for label in labels)
+    job = read_body(body) | {"target": target, "catalogue": catalogue}
+    if labels:
+        job["labels"] = dict(pair(label) for label in labels)
     if key is not None or no_lane:
-        body["key"] = None if no_lane else key
-    if deadline_s is not None:
-        body["deadline_s"] = deadline_s
+        job["key"] = None if no_lane else key
+    more = {
+        "priority": priority,
+        "lane_policy": "stop" if stop_after_failure else None,
+        "deadline_s": deadline_s,
+        "start_by_s": start_by_s,
+        "tolerance_items": tolerance_items,
+        "tolerance_share": tolerance_share,
+        "unique": unique or None,
+        "after": after or None,
+        "webhook": webhook,
+    }
+    job.update({name: value for name, value in more.items() if value is not None})
     headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-    accepted = client.call("POST", "/jobs", json=body, headers=headers)
+    accepted = client.call("POST", "/jobs", json=job, headers=headers)
     if watching:
-        _watch(client, accepted["uid"], as_json)
+        watch_job(client, accepted["uid"], as_json)
     elif as_json:
         show.as_json(accepted)
     else:
@@ -63,7 +90,19 @@ def submit(
         show.messages.print(f"see: cuscuta jobs watch {accepted['uid']}")
 
 
-def _pair(text: str) -> tuple[str, str]:
+def read_body(file: IO[str] | None) -> dict[str, Any]:
+    """The fields that a JSON file gives."""
+    try:
+        body = json.load(file) if file else {}
+    except ValueError as error:
+        raise click.BadParameter(f"is not JSON: {error}", param_hint="--body") from None
+    if not isinstance(body, dict):
+        raise click.BadParameter("is not a JSON object", param_hint="--body")
+    return body
+
+
+def pair(text: str) -> tuple[str, str]:
+    """A label's key and value."""
     key, equals, value = text.partition("=")
     if not equals:
         raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--label")
@@ -80,39 +119,37 @@ def show_job(client: Client, uid: str, as_json: bool) -> None:
     if as_json:
         show.as_json(job)
     else:
-        _print(job)
+        print_job(job)
 
 
-def _print(job: dict[str, Any]) -> None:
-    progress = job["progress"]
-    show.fields(
-        [
-            ("job", job["uid"]),
-            ("status", job["status"]),
-            ("waits for", job["waiting_for"]),
-            ("target", job["target"]),
-            ("catalogue", job["catalogue"]),
-            ("progress", f"{progress['done']} of {progress['total']} items ({progress['share']:.0%})"),
-            ("rate", f"{job['rate_per_s']} items/s" if job["rate_per_s"] else None),
-            ("eta", f"{job['eta_s']} s" if job["eta_s"] is not None else None),
-            ("missing", [f"{a}-{b}" for a, b in progress["missing"]] if job["status"] in _ENDED else None),
-            ("retries", job["retries"] or None),
-            ("failures", job["failure_counts"]),
-            ("labels", job["labels"]),
-            ("submitted", show.when(job["created_at"])),
-            ("admitted", show.when(job["admitted_at"])),
-            ("ended", show.when(job["ended_at"])),
-        ]
-    )
-    for failure in job["failures"][-5:]:
-        show.console.print(f"  {show.when(failure['at'])} {failure['type']}: {failure['message']}", markup=False)
+def _filters(statuses: list[str]) -> Callable[[CommandT], CommandT]:
+    """The options that say which jobs are meant."""
+
+    def with_options(command: CommandT) -> CommandT:
+        for option in (
+            click.option("--label", "labels", multiple=True, metavar="KEY=VALUE"),
+            click.option("--catalogue"),
+            click.option("--target"),
+            click.option("--status", multiple=True, type=click.Choice(statuses)),
+        ):
+            command = option(command)
+        return command
+
+    return with_options
+
+
+def _filter(
+    status: tuple[str, ...], target: str | None, catalogue: str | None, labels: tuple[str, ...]
+) -> dict[str, Any]:
+    wanted = {"status": status, "target": target, "catalogue": catalogue}
+    params: dict[str, Any] = {name: value for name, value in wanted.items() if value not in (None, ())}
+    if labels:
+        params["label"] = [":".join(pair(label)) for label in labels]
+    return params
 
 
 @jobs.command("list")
-@click.option("--status", multiple=True, type=click.Choice(["queueing", "pending", *_ENDED]))
-@click.option("--target")
-@click.option("--catalogue")
-@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE")
+@_filters(["queueing", "pending", *ENDED])
 @click.option("--limit", type=click.IntRange(1, 500), default=50)
 @click.option("--before", help="`next` of the page before.")
 @as_json_option
@@ -128,9 +165,8 @@ def list_jobs(
     as_json: bool,
 ) -> None:
     """List jobs, newest first."""
-    wanted = {"status": status, "target": target, "catalogue": catalogue, "limit": limit, "before": before}
-    params: dict[str, Any] = {name: value for name, value in wanted.items() if value not in (None, ())}
-    params["label"] = [":".join(_pair(label)) for label in labels]
+    params = _filter(status, target, catalogue, labels)
+    params.update({"limit": limit} | ({"before": before} if before else {}))
     page = client.call("GET", "/jobs", params=params)
     if as_json:
         show.as_json(page)
@@ -155,62 +191,59 @@ def list_jobs(
 @click.pass_obj
 def watch(client: Client, uid: str, as_json: bool) -> None:
     """Show a job's progress until it has ended; exit code 1 if it did not complete."""
-    _watch(client, uid, as_json)
-
-
-def _watch(client: Client, uid: str, as_json: bool) -> None:
-    path = f"/jobs/{quote(uid, safe='')}"
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=show.messages, disable=as_json) as bar:
-        job = client.call("GET", path)
-        task = bar.add_task("", total=job["progress"]["total"], rate="")
-        while True:
-            rate = f"{job['rate_per_s']}/s" if job["rate_per_s"] else ""
-            doing = f"waits for {job['waiting_for']}" if job["waiting_for"] else job["status"]
-            bar.update(task, description=doing, completed=job["progress"]["done"], rate=rate)
-            if job["status"] in _ENDED:
-                break
-            time.sleep(0.2)
-            job = client.call("GET", path)
-    if as_json:
-        show.as_json(job)
-    else:
-        _print(job)
-    if job["status"] != "completed":
-        raise SystemExit(1)
+    watch_job(client, uid, as_json)
 
 
 @jobs.command()
 @click.argument("uid")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as the API sends them.")
-@click.pass_obj
-def results(client: Client, uid: str, as_json: bool) -> None:
-    """Print a job's results: item and value, tab between them."""
-    with client.lines(f"/jobs/{quote(uid, safe='')}/results") as lines:
-        for line in lines:
-            if as_json:
-                print(line)
-                continue
-            item = json.loads(line)
-            error = item.get("error")
-            value = f"error {error['type']}: {error['message']}" if error else json.dumps(item.get("value"))
-            print(item["id"], value, sep="\t")
-
-
-@jobs.command()
-@click.argument("uid")
+@click.option("--watch", "watching", is_flag=True, help="Show progress until the job has ended.")
 @as_json_option
 @click.pass_obj
-def cancel(client: Client, uid: str, as_json: bool) -> None:
-    """End a job now; what is stored stays readable."""
-    job = client.call("DELETE", f"/jobs/{quote(uid, safe='')}")
-    if as_json:
-        show.as_json(job)
+def retry(client: Client, uid: str, watching: bool, as_json: bool) -> None:
+    """Run what an ended job has no result for, under the same uid."""
+    accepted = client.call("POST", f"/jobs/{quote(uid, safe='')}/retry")
+    if watching:
+        watch_job(client, uid, as_json)
+    elif as_json:
+        show.as_json(accepted)
     else:
-        _print(job)
+        show.console.print(accepted["uid"])
+
+
+@jobs.command()
+@click.argument("uid", required=False)
+@_filters(["queueing", "pending"])
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@as_json_option
+@click.pass_obj
+def cancel(
+    client: Client,
+    uid: str | None,
+    status: tuple[str, ...],
+    target: str | None,
+    catalogue: str | None,
+    labels: tuple[str, ...],
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """End a job now, or all that a filter matches, which are counted first; what is stored stays readable."""
+    params = _filter(status, target, catalogue, labels)
+    if bool(uid) == bool(params):
+        raise click.UsageError("Name a job or a filter: --status, --target, --catalogue, --label.")
+    if uid:
+        job = client.call("DELETE", f"/jobs/{quote(uid, safe='')}")
+        show.as_json(job) if as_json else print_job(job)
+        return
+    matched = client.call("DELETE", "/jobs", params=params)["matched"]
+    if matched and not yes:
+        click.confirm(f"Cancel {matched:,} jobs?", abort=True, err=True)
+    cancelled = 0
+    while matched:
+        done = client.call("DELETE", "/jobs", params={**params, "dry_run": False})
+        cancelled += done["cancelled"]
+        if done["cancelled"] >= done["matched"] or not done["cancelled"]:
+            break
+    if as_json:
+        show.as_json({"cancelled": cancelled})
+    else:
+        show.console.print(f"cancelled {cancelled:,} jobs")

@@ -1,6 +1,8 @@
 """The `cuscuta` command."""
 
+import base64
 import os
+import secrets
 import sys
 
 import rich_click as click
@@ -12,6 +14,8 @@ from cuscuta.cli.catalogues import catalogues
 from cuscuta.cli.client import Client, default_url
 from cuscuta.cli.demo import demo
 from cuscuta.cli.jobs import jobs
+from cuscuta.cli.results import events
+from cuscuta.cli.schedules import schedules
 from cuscuta.cli.up import up
 from cuscuta.settings import SettingsError, load
 
@@ -46,7 +50,13 @@ def secret_key() -> None:
     click.echo(new_key())
 
 
-for command in (jobs, accounts, catalogues, up, demo):
+@cuscuta.command("webhook-secret")
+def webhook_secret() -> None:
+    """Print a fresh key for CUSCUTA_WEBHOOK_SECRETS."""
+    click.echo("whsec_" + base64.b64encode(secrets.token_bytes(32)).decode())
+
+
+for command in (jobs, events, schedules, accounts, catalogues, up, demo):
     cuscuta.add_command(command)
 
 

@@ -10,17 +10,19 @@ from litestar.status_codes import HTTP_200_OK, HTTP_202_ACCEPTED
 
 from cuscuta import limits, telemetry
 from cuscuta.broker.projection import Summary
+from cuscuta.broker.retry import retry
 from cuscuta.broker.settle import close
-from cuscuta.broker.submit import submit
 from cuscuta.errors import InputError
 from cuscuta.model import JobStatus, JobTag
 from cuscuta.uids import is_uid, new_uid, uid_from
-from entry import requests, views
+from entry import filters, views
+from entry.accepting import accept
 from entry.context import Context
 from entry.problems import REFUSALS
 from entry.requests import JobRequest
 
 Wait = Annotated[float, Parameter(ge=0, le=limits.WAIT_S, description="answer once the job has ended, or after this")]
+_CANCELS_AT_ONCE = 16
 Limit = Annotated[int, Parameter(ge=1, le=limits.PAGE_ROWS, description="rows of a page")]
 
 
@@ -34,29 +36,28 @@ async def submit_job(
 ) -> Response[views.Accepted]:
     """Accept a job. The answer names where it can be seen and where its results will be."""
     with telemetry.span("submit"):
-        bus = context.bus
-        name = await bus.catalogues.resolve(data.catalogue)
-        if name is None:
-            raise InputError(
-                "catalogue", f"there is no catalogue {data.catalogue[:80]!r}", "PUT /catalogues/{name} first."
-            )
-        essential = requests.essential(data, name, context.clock)
         uid = uid_from("idempotency", idempotency_key) if idempotency_key else new_uid(context.clock.wall())
-        named = idempotency_key is not None
-        tag = await submit(bus, uid, essential, named=named, offer=context.admission.offer)
-    context.projection.take_new(tag)
+        tag, existing = await accept(context, uid, data, named=idempotency_key is not None)
+    return _accepted(tag, existing=existing)
+
+
+def _accepted(tag: JobTag, *, existing: bool = False) -> Response[views.Accepted]:
     url = f"/jobs/{tag.uid}"
-    body = views.Accepted(tag.uid, tag.status, url, f"{url}/results")
+    body = views.Accepted(tag.uid, tag.status, url, f"{url}/results", existing)
     return Response(body, headers={"Location": url})
+
+
+def _unknown(uid: str) -> InputError:
+    return InputError(
+        "uid", f"there is no job {uid[:60]!r}", "It may be past its retention; GET /jobs lists what is kept.", 404
+    )
 
 
 async def find(context: Context, uid: str, wait_s: float = 0.0) -> JobTag:
     """A job's tag, once the job has ended or the time is up. Raises InputError (404)."""
     tag = await context.bus.tags.get(uid) if is_uid(uid) else None
     if tag is None:
-        raise InputError(
-            "uid", f"there is no job {uid[:60]!r}", "It may be past its retention; GET /jobs lists what is kept.", 404
-        )
+        raise _unknown(uid)
     return await context.waits.until_ended(tag, wait_s) if wait_s else tag
 
 
@@ -78,32 +79,62 @@ async def cancel_job(context: Context, uid: str) -> views.JobView:
     return views.job(tag, [], None, context.clock.wall())
 
 
+@post("/jobs/{uid:str}/retry", status_code=HTTP_202_ACCEPTED, tags=["jobs"], summary="Retry", responses=REFUSALS)
+async def retry_job(context: Context, uid: str) -> Response[views.Accepted]:
+    """Run what an ended job has no result for, under the same uid; a time that has passed binds it no more."""
+    tag = await retry(context.bus, uid, context.admission.offer) if is_uid(uid) else None
+    if tag is None:
+        raise _unknown(uid)
+    context.projection.hint()
+    return _accepted(tag)
+
+
+@delete("/jobs", status_code=HTTP_200_OK, tags=["jobs"], summary="Cancel jobs by filter", responses=REFUSALS)
+async def cancel_jobs(
+    context: Context,
+    status: filters.Statuses = None,
+    target: filters.Target = None,
+    catalogue: filters.Catalogue = None,
+    label: filters.Labels = None,
+    dry_run: Annotated[bool, Parameter(description="only count them", required=False)] = True,
+) -> views.Cancelled:
+    """End every job that a filter matches, the newest first; without `dry_run=false` they are only counted."""
+    if not (status or target or catalogue or label):
+        raise InputError("status", "no filter is given", "Say which jobs: status, target, catalogue or label.")
+    meant = filters.matching(status, target, catalogue, label)
+    found = sorted((row for row in context.projection.open_jobs() if meant(row)), key=lambda row: row.place)[::-1]
+    if dry_run:
+        return views.Cancelled(matched=len(found), cancelled=0)
+    uids = iter([row.uid for row in found[: limits.CANCELS]])
+
+    async def end_some() -> int:
+        count = 0
+        for uid in uids:
+            tag = await close(context.bus, uid, JobStatus.CANCELLED)
+            if tag is not None:
+                context.projection.take(tag)  # the next request must not find it again
+                count += tag.status is JobStatus.CANCELLED
+        return count
+
+    cancelled = sum(await asyncio.gather(*(end_some() for _ in range(_CANCELS_AT_ONCE))))
+    context.projection.hint()
+    return views.Cancelled(matched=len(found), cancelled=cancelled)
+
+
 @get("/jobs", tags=["jobs"], summary="List jobs", responses=REFUSALS)
 async def list_jobs(
     context: Context,
-    status: Annotated[list[JobStatus] | None, Parameter(description="only these", required=False)] = None,
-    target: Annotated[str | None, Parameter(description="only this target", required=False)] = None,
-    catalogue: Annotated[str | None, Parameter(description="only this catalogue", required=False)] = None,
-    label: Annotated[
-        list[str] | None, Parameter(description="only with this label, as key:value", required=False)
-    ] = None,
+    status: filters.Statuses = None,
+    target: filters.Target = None,
+    catalogue: filters.Catalogue = None,
+    label: filters.Labels = None,
     before: Annotated[str | None, Parameter(description="`next` of the page before", required=False)] = None,
     limit: Limit = 50,
 ) -> views.JobPage:
     """Jobs, newest first, page by page."""
-    labels = [_label(text) for text in label or []]
-    wanted = set(status or JobStatus)
+    keep = filters.matching(status, target, catalogue, label)
     if before is not None and context.projection.get(before) is None:
         raise InputError("before", f"{before[:60]!r} is no job of this list", "Use the `next` of the page before.")
-
-    def keep(row: Summary) -> bool:
-        return (
-            row.status in wanted
-            and (target is None or row.target == target)
-            and (catalogue is None or row.catalogue == catalogue)
-            and all(row.labels.get(key) == value for key, value in labels)
-        )
-
     rows = []
     for row in context.projection.newest(keep, before):
         rows.append(row)
@@ -111,13 +142,6 @@ async def list_jobs(
             break
     page, more = rows[:limit], len(rows) > limit
     return views.JobPage(await _with_progress(context, page), page[-1].uid if more else None)
-
-
-def _label(text: str) -> tuple[str, str]:
-    key, colon, value = text.partition(":")
-    if not colon:
-        raise InputError("label", f"{text[:60]!r} has no colon", "Write label=key:value.")
-    return key, value
 
 
 async def _with_progress(context: Context, rows: list[Summary]) -> list[Summary]:
@@ -139,6 +163,9 @@ async def _waiting_for(context: Context, tag: JobTag) -> str | None:
     workers = await bus.workers()
     seats = sum(worker.seats for worker in workers)
     if tag.status is JobStatus.QUEUEING:
+        for before in tag.essential.after:
+            if (row := context.projection.get(before)) and not row.status.terminal:
+                return f"job {before}, after which it runs"
         lane = tag.essential.lane
         if lane and (head := await bus.work.head(lane)) and head.uid != tag.uid:
             return f"job {head.uid}, which is before it in its lane"

@@ -1,5 +1,6 @@
 """Results: what there is so far while a job runs, everything when it has ended; streamed, never gathered."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -10,15 +11,18 @@ from litestar.params import Parameter
 from litestar.response import Stream
 
 from cuscuta import spans
-from cuscuta.errors import InputError
+from cuscuta.errors import BrokerUnavailable, InputError
 from cuscuta.model import ChunkResult, JobTag, encode
 from cuscuta.spans import Span
+from entry import tables
 from entry.context import Context
 from entry.problems import REFUSALS
 from entry.routes.jobs import Wait, find
 from entry.views import ResultItem, ResultsView
 
 NDJSON = "application/x-ndjson"
+_FOLLOW_S = 0.3  # how often new results are looked for
+_LAST_LOOKS = 20  # at what a lagging replica does not have yet, or nobody can read
 
 
 @get(
@@ -27,7 +31,9 @@ NDJSON = "application/x-ndjson"
     summary="Read a job's results",
     description=(
         "200 with everything once the job has ended; 206 with what there is so far, the missing spans and "
-        "`Retry-After` while it runs. Send `Accept: application/x-ndjson` for one item a line."
+        "`Retry-After` while it runs. Send `Accept: application/x-ndjson` for one item a line, `text/csv` or "
+        "`application/vnd.apache.parquet` for a table. "
+        "With `follow=true` items come one a line as they are stored, until the job has ended."
     ),
     responses={
         **REFUSALS,
@@ -41,27 +47,35 @@ async def read_results(
     uid: str,
     start: Annotated[int | None, Parameter(query="from", ge=0, required=False, description="first item")] = None,
     stop: Annotated[int | None, Parameter(query="to", ge=1, required=False, description="one past the last")] = None,
+    follow: Annotated[bool, Parameter(description="go on until the job has ended", required=False)] = False,
     wait_s: Wait = 0.0,
 ) -> Stream:
-    """Items in the catalogue's order."""
+    """Items in the catalogue's order; in the order in which they come when followed."""
     tag = await find(context, uid, wait_s)
     whole = tag.essential.span
     within = Span(whole.start if start is None else start, whole.stop if stop is None else stop)
     if within.start < whole.start or within.stop > whole.stop or not within.size:
         raise InputError("from", f"{within} is not inside of the job's span", f"Send a span inside of {whole}.")
+    if follow:
+        return Stream(_follow(context, tag, within), media_type=NDJSON)
     stored = await context.bus.results.stored(uid)
     missing = spans.gaps(within, stored)
     headers = {"Cuscuta-Status": str(tag.status), "Cuscuta-Missing-Items": str(spans.total(missing))}
     if not tag.status.terminal:
         headers["Retry-After"] = "2"
-    lines = NDJSON in request.headers.get("accept", "")
-    body = _ndjson(context, tag, within, stored) if lines else _json(context, tag, within, stored, missing)
-    return Stream(
-        body,
-        status_code=200 if tag.status.terminal else 206,
-        media_type=NDJSON if lines else "application/json",
-        headers=headers,
-    )
+    accept = request.headers.get("accept", "")
+    if NDJSON in accept:
+        media_type, body = NDJSON, _ndjson(context, tag, within, stored)
+    elif tables.CSV in accept:
+        media_type, body = tables.CSV, tables.as_csv(_items(context, tag, within, stored))
+        headers["Content-Disposition"] = f'attachment; filename="{uid}.csv"'
+    elif tables.PARQUET in accept:
+        kinds = await _kinds(context, tag, within, stored)
+        media_type, body = tables.PARQUET, tables.as_parquet(_items(context, tag, within, stored), kinds)
+        headers["Content-Disposition"] = f'attachment; filename="{uid}.parquet"'
+    else:
+        media_type, body = "application/json", _json(context, tag, within, stored, missing)
+    return Stream(body, status_code=200 if tag.status.terminal else 206, media_type=media_type, headers=headers)
 
 
 async def _json(
@@ -91,14 +105,56 @@ async def _ndjson(context: Context, tag: JobTag, within: Span, stored: list[Span
         yield b"\n".join(items) + b"\n"
 
 
-async def _items(context: Context, tag: JobTag, within: Span, stored: list[Span]) -> AsyncIterator[list[bytes]]:
+async def _kinds(context: Context, tag: JobTag, within: Span, stored: list[Span]) -> set[str]:
+    found: set[str] = set()
+    async for items in _items(context, tag, within, stored):
+        found |= tables.kinds(items)
+        if "json" in found:
+            break
+    return found
+
+
+async def _follow(context: Context, tag: JobTag, within: Span) -> AsyncIterator[bytes]:
+    """What was read counts as sent, not what is said to be stored: a replica may know of a key before its value."""
     bus = context.bus
-    async for span, result in bus.results.read(tag.uid, within, stored):
-        catalogue = await bus.catalogues.items(tag.essential.catalogue, span)
-        yield [
-            _item(i, item.id, value, result)
-            for i, item, value in zip(range(*span), catalogue, result.values, strict=False)
-        ]
+    sent: list[Span] = []
+    last = 0
+    while True:
+        over = tag.status.terminal  # known before the look at what is stored: the last look then sees all
+        new: list[Span] = []
+        try:
+            stored = await bus.results.stored(tag.uid)
+            inner = (spans.clip(span, within) for span in spans.union(stored))
+            new = [gap for span in inner if span.size for gap in spans.gaps(span, sent)]
+            for part in new:
+                async for span, result in bus.results.read(tag.uid, part, stored):
+                    yield b"\n".join(await _lines(context, tag, span, result)) + b"\n"
+                    sent = spans.union([*sent, span])
+            left = any(spans.gaps(part, sent) for part in new)
+        except BrokerUnavailable:  # what was sent is not sent again
+            left = True
+        if over:
+            last += left
+            if not left or last > _LAST_LOOKS:
+                return
+            await context.clock.sleep(_FOLLOW_S)
+        if context.feed.closed:
+            yield encode({"error": {"type": "Interrupted", "message": "this replica stops; the job goes on"}}) + b"\n"
+            return
+        with contextlib.suppress(BrokerUnavailable):
+            tag = await context.waits.until_ended(tag, _FOLLOW_S)
+
+
+async def _items(context: Context, tag: JobTag, within: Span, stored: list[Span]) -> AsyncIterator[list[bytes]]:
+    async for span, result in context.bus.results.read(tag.uid, within, stored):
+        yield await _lines(context, tag, span, result)
+
+
+async def _lines(context: Context, tag: JobTag, span: Span, result: ChunkResult) -> list[bytes]:
+    catalogue = await context.bus.catalogues.items(tag.essential.catalogue, span)
+    return [
+        _item(i, item.id, value, result) for i, item, value in zip(range(*span), catalogue, result.values, strict=False)
+    ]
 
 
 def _item(index: int, name: str, value: msgspec.Raw, result: ChunkResult) -> bytes:

@@ -9,6 +9,7 @@ import pytest
 from cuscuta import model
 from cuscuta.broker.work import Waiting
 from cuscuta.model import RecordError, decode, encode
+from cuscuta.schedule import Schedule
 
 GOLDEN = Path(__file__).parent / "golden"
 KINDS: dict[str, type[Any]] = {
@@ -24,6 +25,7 @@ KINDS: dict[str, type[Any]] = {
     "catalogue_name": model.CatalogueName,
     "item": model.Item,
     "waiting": Waiting,
+    "schedule": Schedule,
 }
 
 

@@ -52,8 +52,9 @@ def test_there_are_no_utils() -> None:
 
 
 def test_names_on_the_bus_are_spelled_in_one_module_only() -> None:
-    spelled = re.compile(r"CUSCUTA_(WORK|EVENTS|DEAD)|cuscuta_(tags|active|results|workers|catalogues)|"
-                         r"cuscuta\.(lane|admit|chunk|event|dead|announce)|admission-|^job-|\$KV\.")  # fmt: skip
+    spelled = re.compile(r"CUSCUTA_(WORK|EVENTS|DEAD|SCHEDULES)|"
+                         r"cuscuta_(tags|active|results|workers|catalogues|schedules)|"
+                         r"cuscuta\.(lane|admit|chunk|event|dead|announce|schedule|fire)\.|^job-|\$KV\.")  # fmt: skip
     allowed = {
         "cuscuta/subjects.py": "the module that builds and parses them",
         "cuscuta/limits.py": "the reasons in the table name what a limit is for",
@@ -72,7 +73,8 @@ def test_time_comes_from_the_clock() -> None:
         "cuscuta/embedded/postgres.py": "a supervisor of real processes, without a loop",
         "cuscuta/embedded/supervisor.py": "a supervisor of real processes",
         "cuscuta/embedded/stack.py": "a supervisor of real processes",
-        "cuscuta/cli/jobs.py": "a person waits at a terminal",
+        "cuscuta/cli/client.py": "a person waits at a terminal",
+        "cuscuta/cli/watch.py": "a person waits at a terminal",
         "cuscuta/cli/up.py": "a person waits at a terminal",
         "cuscuta/cli/demo.py": "a person waits at a terminal",
         "cuscuta/broker/projection.py": "sleep(0) lets other tasks run; no time passes",

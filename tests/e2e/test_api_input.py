@@ -20,6 +20,22 @@ async def test_bad_jobs_are_refused_by_field(make_house: MakeHouse) -> None:
     await refused(h, "POST", "/jobs", 400, "priorty", "Did you mean priority?", json={**good, "priorty": "high"})
     await refused(h, "POST", "/jobs", 400, "priority", json={**good, "priority": "urgent"})
     await refused(h, "POST", "/jobs", 400, "deadline_s", json={**good, "deadline_s": -1})
+    soon, over = "2099-01-01T00:00:00Z", "2020-01-01T00:00:00Z"
+    both = {"deadline": soon, "deadline_s": 5}
+    await refused(h, "POST", "/jobs", 422, "deadline", "one of them", json={**good, **both})
+    await refused(h, "POST", "/jobs", 422, "deadline", "is over", json={**good, "deadline": over})
+    await refused(h, "POST", "/jobs", 422, "start_by", "is over", json={**good, "start_by": over})
+    await refused(h, "POST", "/jobs", 400, "start_by", json={**good, "start_by": "2099-01-01T00:00:00"})
+    for field in ("deadline_s", "start_by_s"):  # nought is no way to say never (FIELD 12)
+        for never in (0, -1, -0.0):
+            await refused(h, "POST", "/jobs", 400, field, json={**good, field: never})
+    both = {"tolerance_items": 1, "tolerance_share": 0.5}
+    await refused(h, "POST", "/jobs", 422, "tolerance_share", "one of them", json={**good, **both})
+    await refused(h, "POST", "/jobs", 400, "tolerance_share", json={**good, "tolerance_share": 1.5})
+    await refused(h, "POST", "/jobs", 400, "lane_policy", json={**good, "lane_policy": "halt"})
+    await refused(h, "DELETE", "/jobs", 422, "status", "no filter")
+    await refused(h, "DELETE", "/jobs?label=red", 422, "label", "key:value")
+    await refused(h, "POST", "/jobs/none/retry", 404, "uid")
     await refused(h, "POST", "/jobs", 422, "target", "1,024", json={**good, "target": "x" * 1025})
     await refused(h, "POST", "/jobs", 422, "key", json={**good, "key": ""})
     await refused(h, "POST", "/jobs", 422, "labels", json={**good, "labels": {str(n): "x" for n in range(17)}})

@@ -58,6 +58,9 @@ async def test_accounts_catalogues_and_jobs(make_house: MakeHouse, tmp_path: Pat
     assert "s7" in run("catalogues", "show", "songs", env=env)
     uid = run("jobs", "submit", "player 1", "songs", "--label", "team=red", env=env).strip()
     run("jobs", "watch", uid, env=env)
+    assert "result for every item" in run("jobs", "retry", uid, env=env, code=1)
+    assert "Name a job or a filter" in run("jobs", "cancel", env=env, code=2)
+    assert "cancelled 0 jobs" in run("jobs", "cancel", "--label", "team=red", env=env)  # it has ended
     assert "completed" in run("jobs", "show", uid, env=env)
     assert json.loads(run("jobs", "show", uid, "--json", env=env))["progress"]["done"] == 30
     assert uid in run("jobs", "list", "--label", "team=red", "--status", "completed", env=env)

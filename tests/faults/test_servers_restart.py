@@ -226,10 +226,11 @@ async def test_garbage_in_every_bucket_and_stream_kills_nobody(make_house: MakeH
     await h.seats(2)
     bus = await h.bus()
     uid = "0" * 26
-    for bucket in ("tags", "active", "results", "workers", "catalogues"):
+    for bucket in ("tags", "active", "results", "workers", "catalogues", "schedules"):
         for key in ("garbage", uid, f"{uid}.x.y", f"{uid}.5.1", "name.bad", "head.bad"):
             await bus.broker.publish(f"$KV.cuscuta_{bucket}.{key}", b"\xff not ours")
-    for subject in ("lane.x.y", f"lane.x.{uid}", "admit.high.x", f"admit.normal.{uid}", "chunk.x", f"chunk.{uid}.1-2.z",
+    for subject in ("lane.x.y", f"lane.x.{uid}", "admit.high.x", f"admit.normal.{uid}", "admit.low.everyone.x",
+                    "chunk.x", f"chunk.{uid}.1-2.z", "unique.x", "after.x.y", "fire.x", f"fire.{uid}",
                     f"event.{uid}.x", f"dead.{uid}.x", f"dead.{uid}.5-1"):  # fmt: skip
         await bus.broker.publish(f"cuscuta.{subject}", b"\xff not ours")
     await bus.broker.tell("cuscuta.announce", b"\xff not ours")
@@ -237,7 +238,7 @@ async def test_garbage_in_every_bucket_and_stream_kills_nobody(make_house: MakeH
         job = await h.submit(f"player {n}")
         await h.ended(job)
         assert [r["id"] for r in await h.results(job)] == items
-    for path in ("/jobs", "/queue", "/workers", "/accounts"):
+    for path in ("/jobs", "/queue", "/workers", "/accounts", "/schedules"):
         await h.call("GET", path)
     assert all(p.running() for p in h.procs)
     assert not any("Traceback" in p.text() for p in h.procs)

@@ -9,6 +9,7 @@ from cuscuta import errors, limits, subjects
 from cuscuta.broker import Bus, Delivery, Puller
 from cuscuta.broker.assets import ensure, streams
 from cuscuta.broker.batch import Message, publish_batch
+from cuscuta.broker.work import Waiting
 from cuscuta.model import (
     ChunkBody,
     ChunkResult,
@@ -66,8 +67,9 @@ async def test_publishing_chunks_twice_changes_nothing(bus: Bus) -> None:
 
 
 async def enter(bus: Bus, uid: str, priority: Priority, lane: str) -> None:
-    if await bus.work.enter_lane(uid, priority, lane):
-        await bus.work.admit(uid, priority)
+    waiting = Waiting(uid, priority)
+    if await bus.work.enter_lane(waiting, lane):
+        await bus.work.admit(waiting)
 
 
 async def test_only_the_head_of_a_lane_is_admitted(bus: Bus) -> None:
@@ -75,12 +77,27 @@ async def test_only_the_head_of_a_lane_is_admitted(bus: Bus) -> None:
     for uid in uids:
         await enter(bus, uid, Priority.HIGH, LANE)
         await enter(bus, uid, Priority.HIGH, LANE)  # twice: harmless
-    assert await bus.work.subjects(subjects.ADMITS) == [subjects.admit(Priority.HIGH, uids[0])]
+    assert await bus.work.subjects(subjects.ADMITS) == [subjects.admit(Priority.HIGH, "", uids[0])]
     head = await bus.work.leave_lane(LANE, uids[0])
     assert head is not None
     assert (head.uid, head.priority) == (uids[1], Priority.HIGH)
     assert await bus.work.leave_lane(LANE, uids[1]) is not None
     assert await bus.work.leave_lane(LANE, uids[2]) is None
+
+
+async def test_a_job_that_waits_is_claimed_by_one_only(bus: Bus) -> None:
+    """Twenty at once for ten jobs of one group: each job is given to one of them, in order; other groups are left."""
+    uids = [new_uid(NOW) for _ in range(10)]
+    for uid in uids:
+        await bus.work.admit(Waiting(uid, Priority.NORMAL, "red"))
+    await bus.work.put("cuscuta.admit.normal.everyone.nonsense", b"{}")  # by hand
+    other = new_uid(NOW)
+    await bus.work.admit(Waiting(other, Priority.NORMAL))
+    claimed = await asyncio.gather(*(bus.work.claim(Priority.NORMAL, "red") for _ in range(20)))
+    assert sorted(uid for uid in claimed if uid) == sorted(uids)
+    assert await bus.work.claim(Priority.LOW, "red") is None
+    assert await bus.work.claim(Priority.NORMAL, "") == other
+    assert await bus.work.subjects(subjects.ADMITS) == []
 
 
 async def test_a_lane_released_while_another_job_enters(bus: Bus) -> None:
@@ -96,7 +113,7 @@ async def test_a_lane_released_while_another_job_enters(bus: Bus) -> None:
                 await bus.work.admit_if_head(head.uid, lane)
 
         await asyncio.gather(release(), enter(bus, second, Priority.NORMAL, lane))
-        assert subjects.admit(Priority.NORMAL, second) in await bus.work.subjects(subjects.ADMITS)
+        assert subjects.admit(Priority.NORMAL, "", second) in await bus.work.subjects(subjects.ADMITS)
 
 
 async def test_no_more_consumers_than_active_jobs(bus: Bus) -> None:

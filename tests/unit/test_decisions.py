@@ -13,7 +13,7 @@ from cuscuta.errors import Verdict, verdict_of
 from cuscuta.model import ActiveJob, Essential, Failure, JobStatus, JobTag, Priority, Queue
 from cuscuta.spans import Span
 from cuscuta.transitions import JOB, allowed
-from entry.admission import SHARES, preference
+from entry.turns import SHARES, preference
 from worker import choice
 from worker.failures import describe
 
@@ -33,6 +33,17 @@ def test_judge_ends_a_job_only_when_every_item_is_accounted_for(stored: list[Spa
     else:
         assert finding.gaps == []
         assert finding.status is (JobStatus.COMPLETED if spans.total(stored) == 50 else JobStatus.FAILED)
+
+
+@given(parts, parts, st.integers(0, 50))
+def test_a_tolerance_completes_what_is_accounted_for_and_nothing_else(
+    stored: list[Span], dead: list[Span], tolerance: int
+) -> None:
+    finding = settling.judge(Span(0, 50), stored, dead, tolerance)
+    strict = settling.judge(Span(0, 50), stored, dead)
+    assert (finding.status is None) == (strict.status is None)  # what nobody has in hand is never tolerated
+    if finding.status is not None:
+        assert (finding.status is JobStatus.COMPLETED) == (50 - spans.total(stored) <= tolerance)
 
 
 @given(parts, parts, st.integers(1, 9))

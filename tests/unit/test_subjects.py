@@ -28,12 +28,13 @@ def test_chunk_names_come_back(span: Span, n: int) -> None:
 def test_other_names_come_back(span: Span) -> None:
     uid, lane = uids.new_uid(NOW), uids.token_from("lane")
     assert subjects.parse_lane(subjects.lane_entry(lane, uid)) == (lane, uid)
-    assert subjects.parse_admit(subjects.admit(Priority.LOW, uid)) == (Priority.LOW, uid)
+    for group in ("", "red", "a.b *>"):
+        assert subjects.parse_admit(subjects.admit(Priority.LOW, group, uid)) == uid
     assert subjects.parse_result(subjects.result_key(uid, span)) == (uid, span)
     assert subjects.parse_dead(subjects.dead(uid, span)) == (uid, span)
     assert subjects.parse_dead(subjects.dead_malformed(uid, 7)) is None
     assert subjects.parse_job_consumer(subjects.job_consumer(uid)) == uid
-    assert subjects.parse_job_consumer("admission-high") is None
+    assert subjects.parse_job_consumer("fires") is None
 
 
 @given(st.text(max_size=80))

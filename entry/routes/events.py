@@ -1,0 +1,107 @@
+"""Events as they happen, as server-sent events: of one job until its end, or of all jobs."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from litestar import Response, get
+from litestar.params import Parameter
+from litestar.response import ServerSentEvent
+from litestar.response.sse import ServerSentEventMessage
+from litestar.status_codes import HTTP_204_NO_CONTENT
+
+from cuscuta.broker.feed import Filed
+from cuscuta.clock import wait_for_event
+from cuscuta.errors import BrokerUnavailable, InputError
+from cuscuta.model import encode
+from entry.context import Context
+from entry.problems import REFUSALS
+from entry.routes.jobs import find
+
+_PING_S = 15.0  # proxies cut what is silent for longer
+_PROGRESS_S = 0.5  # how often a job's progress is told at most
+_AFTER_END_S = 5.0  # a job that has ended and whose last event does not come
+_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+LastId = Annotated[
+    str | None, Parameter(header="Last-Event-ID", required=False, description="the last event that was seen")
+]
+
+
+@get("/events", tags=["events"], summary="Follow all jobs", responses=REFUSALS)
+async def follow_all(context: Context, last_event_id: LastId = None) -> ServerSentEvent:
+    """Events of all jobs from now on, or after `Last-Event-ID`."""
+    after = _sequence(last_event_id)
+    return ServerSentEvent(_all(context, context.feed.last if after is None else after), headers=_HEADERS)
+
+
+@get("/jobs/{uid:str}/events", tags=["events"], summary="Follow a job", responses=REFUSALS)
+async def follow_job(context: Context, uid: str, last_event_id: LastId = None) -> Response[Any]:
+    """A job's events from its beginning, or after `Last-Event-ID`, its progress twice a second, until it has ended.
+
+    204 if it has ended and nothing came after that event: a browser then stops asking.
+    """
+    tag, after = await find(context, uid), _sequence(last_event_id)
+    if after is not None and tag.status.terminal and not await context.feed.after(after, uid):
+        return Response(None, status_code=HTTP_204_NO_CONTENT)
+    return ServerSentEvent(_job(context, uid, after or 0), headers=_HEADERS)
+
+
+def _sequence(text: str | None) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise InputError("Last-Event-ID", f"{text[:60]!r} is no number", "Send the `id` of the last event seen.")
+    return int(text)
+
+
+async def _all(context: Context, after: int) -> AsyncIterator[ServerSentEventMessage]:
+    feed = context.feed
+    yield ServerSentEventMessage(id=after, data=None, comment="from here on")  # to come back to if nothing happens
+    while not feed.closed:
+        changed = feed.changed
+        if filed := await _after(context, after, None):
+            after = filed[-1].sequence
+            for one in filed:
+                yield _message(one)
+        elif not await wait_for_event(changed, _PING_S):
+            yield ServerSentEventMessage(data=None, comment="ping")
+
+
+async def _job(context: Context, uid: str, after: int) -> AsyncIterator[ServerSentEventMessage]:
+    feed, clock = context.feed, context.clock
+    told = said = ended = clock.monotonic()
+    done, over = -1, False
+    while not feed.closed:
+        changed, until = feed.changed, feed.last
+        found = await _after(context, after, uid)
+        for one in found:
+            after, said = one.sequence, clock.monotonic()
+            over = bool(one.event.status and one.event.status.terminal)
+            yield _message(one)
+        if not found:
+            after = max(after, until)  # nothing of it stands before that
+        now, row = clock.monotonic(), context.projection.get(uid)
+        if row is None or not row.status.terminal:
+            ended = now
+            if now - told >= _PROGRESS_S:
+                told, count = now, await context.progress.done(uid)
+                if count != done:
+                    done, said = count, now
+                    yield ServerSentEventMessage(event="progress", data=encode({"uid": uid, "done": done}).decode())
+        elif over or now - ended > _AFTER_END_S:
+            return
+        if now - said >= _PING_S:
+            said = now
+            yield ServerSentEventMessage(data=None, comment="ping")
+        await wait_for_event(changed, _PROGRESS_S)
+
+
+async def _after(context: Context, after: int, uid: str | None) -> list[Filed]:
+    try:
+        return await context.feed.after(after, uid)
+    except BrokerUnavailable:
+        await context.clock.sleep(_PROGRESS_S)
+        return []
+
+
+def _message(filed: Filed) -> ServerSentEventMessage:
+    return ServerSentEventMessage(id=filed.sequence, event=filed.event.what, data=encode(filed.event).decode())
