@@ -119,7 +119,7 @@ class Essential(Struct, frozen=True, omit_defaults=True):
     labels: dict[str, str] = {}
     digest: str = ""  # of the request's body, to tell a repeated Idempotency-Key from an abused one
     traceparent: str | None = None
-    webhook: str | None = None  # where its end is told
+    webhook: str | None = None
 
     @property
     def group(self) -> str:
@@ -160,9 +160,8 @@ class JobTag(Struct, omit_defaults=True):
 
     def add_failure(self, failure: Failure) -> None:
         """Count a failure and keep it, within the bounds of `limits`."""
-        kind = failure.type
-        if kind not in self.failure_counts and len(self.failure_counts) >= limits.FAILURE_TYPES:
-            kind = "Other"
+        full = len(self.failure_counts) >= limits.FAILURE_TYPES
+        kind = "Other" if full and failure.type not in self.failure_counts else failure.type
         self.failure_counts[kind] = self.failure_counts.get(kind, 0) + 1
         self.failures = [*self.failures, failure][-limits.FAILURES_KEPT :]
 
@@ -270,7 +269,7 @@ class Announcement(Struct, frozen=True, omit_defaults=True):
     kind: str  # submitted | active | ended | chunk | idle
     uid: str
     active: ActiveJob | None = None
-    queue: tuple[Priority, str] | None = None  # priority and group of a job that waits for admission
+    queue: tuple[Priority, str] | None = None  # priority and group of a job that waits
 
 
 class RecordError(CuscutaError):
@@ -278,7 +277,7 @@ class RecordError(CuscutaError):
 
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
-_decoder = lru_cache(maxsize=64)(msgspec.json.Decoder)
+_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 
 def encode(record: Any) -> bytes:
@@ -288,8 +287,9 @@ def encode(record: Any) -> bytes:
 
 def decode(data: bytes, kind: type[RecordT]) -> RecordT:
     """JSON bytes as a record of the given type. Raises RecordError with the reason and the path to the fault."""
+    decoder = _decoders.get(kind) or _decoders.setdefault(kind, msgspec.json.Decoder(kind))
     try:
-        return _decoder(kind).decode(data)  # type: ignore[return-value]
+        return decoder.decode(data)  # type: ignore[no-any-return]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(f"not a {kind.__name__}: {error}") from error
 

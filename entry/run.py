@@ -96,8 +96,8 @@ async def _run(process: Process, context: Context) -> None:
             process.log.info("ready", host=process.settings.entry_host, jobs=len(projection))
             await process.halt.wait()
         await end()
-        for part in (admission, firing, *hooks):
-            part.halt()
+        for halt in (admission.halt, firing.halt, *(hook.halt for hook in hooks)):
+            halt()
         context.feed.close()
         await asyncio.wait({admitting, *ending}, timeout=_DRAIN_S)
         for task in [admitting, *ending, *tasks]:

@@ -1,6 +1,7 @@
 """A further run of an ended job: only what has no result, under the same uid, with a run id of its own."""
 
 from datetime import datetime
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -38,8 +39,8 @@ async def _reopen(bus: Bus, known: Known, run_id: str) -> Known | None:
     if not tag.progress.missing_items:
         raise InputError("uid", f"job {tag.uid} has a result for every item", "Submit a new job to ask anew.", 409)
     await bus.broker.insist(lambda: tidy(bus, tag))
-    lane = tag.essential.lane
-    if lane and await bus.broker.insist(lambda: bus.work.first(subjects.lane_entry(lane, tag.uid))):
+    lane, work = tag.essential.lane, bus.work
+    if lane and (await bus.broker.insist(partial(work.first, subjects.lane_entry(lane, tag.uid)))) is not None:
         raise InputError("uid", "the jobs behind it in its lane are still being ended", "Try again in a moment.", 409)
     if tag.essential.unique and (other := await bus.broker.insist(lambda: claim(bus, tag.uid, tag.essential))):
         raise InputError("uid", f"job {other.uid} of the same target and catalogue runs", "Wait for its end.", 409)

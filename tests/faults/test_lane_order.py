@@ -24,8 +24,7 @@ async def test_a_lane_keeps_its_order_through_ends_of_every_kind_and_kills(make_
     targets = ["worker dies", "cancelled", "nats dies", "unknown player", "late", "entry dies", "reaper dies", "last"]
     uids = {}
     for target in targets:
-        more = {"deadline_s": 40.0} if target == "late" else {}
-        uids[target] = await h.submit(target, key="one lane", chunk_items=10, **more)
+        uids[target] = await h.submit(target, key="one lane", chunk_items=10)
     for _ in range(2):
         await h.worker(seats="1")
     await h.done(uids["worker dies"], 10)

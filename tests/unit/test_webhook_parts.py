@@ -16,9 +16,10 @@ SIGNS = Settings(webhook_secrets=[SECRET])
 
 
 def test_the_signature_is_that_of_standard_webhooks() -> None:
-    """The example of its own documentation."""
-    made = sign(SECRET, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", b'{"test": 2432232314}')
-    assert made == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+    """An example that Svix, who wrote the standard, publish for checking implementations."""
+    body = b'{"event_type":"ping","data":{"success":true}}'
+    made = sign("whsec_plJ3nmyCDGBKInavdOK15jsl", "msg_loFOjxBNrRLzqYUf", "1731705121", body)
+    assert made == "v1,rAvfW3dJ/X/qxhsaXPOyyCGmRKsaKWcsNccKXlIktD0="
 
 
 def test_tries_become_rarer_and_end_after_a_day_or_when_nobody_wants_to_know() -> None:
