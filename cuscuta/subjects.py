@@ -29,6 +29,7 @@ ADMITS = "cuscuta.admit.>"
 CHUNKS = "cuscuta.chunk.>"
 UNIQUES = "cuscuta.unique.>"
 AFTERS = "cuscuta.after.>"
+LAST_PLACES = "cuscuta.last-places"  # whoever has published it may admit where few places are left
 EVENTS = "cuscuta.event.>"
 DEAD = "cuscuta.dead.>"
 SCHEDULES = "cuscuta.schedule.>"

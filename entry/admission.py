@@ -10,6 +10,7 @@ out in order of submission only.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -152,23 +153,37 @@ class Admission:
         """Begin to admit one job; False if none waits or there is no room."""
         self._room = 0
         await self._slots.acquire()
-        waiting = None
+        waiting, last = None, False
         try:
-            waiting = await self._next()
+            waiting, last = await self._next()
         finally:
             if waiting is None:
                 self._slots.release()
             else:
-                self._launch(self._admit(waiting))
+                self._launch(self._admit_last(waiting) if last else self._admit(waiting))
         return waiting is not None
 
-    async def _next(self) -> Waiting | None:
-        most, self._full = self._settings.max_active_jobs, False
-        active = await self._bus.work.active_consumers() + len(self._admitting)
-        # Of many consumers that are made at the same moment the server may take one too many: the last go one by one.
-        if self._admitting and active + limits.OFFERS > most:
-            self._full = True
-            return None
+    async def _next(self) -> tuple[Waiting | None, bool]:
+        """A job to admit, and whether it gets one of the last places."""
+        work, most, self._full = self._bus.work, self._settings.max_active_jobs, False
+        active = await work.active_consumers() + len(self._admitting)
+        if active + limits.OFFERS <= most:
+            return await self._choose(active, most), False
+        if not (self._refused or self._turns.order()):
+            return None, False
+        # The last places are given away one by one, by one replica at a time.
+        if self._admitting or active >= most or not await work.take_last_places():
+            self._full, self._ended_at = True, self._bus.clock.monotonic() if active < most else self._ended_at
+            return None, False
+        waiting = None
+        try:
+            waiting = await self._choose(await work.active_consumers(), most)
+        finally:
+            if waiting is None:
+                await work.leave_last_places()
+        return waiting, True
+
+    async def _choose(self, active: int, most: int) -> Waiting | None:
         if self._refused and active < most:  # it keeps its place before the others of its queue
             return self._refused.popleft()
         for queue in self._turns.order()[: limits.QUEUES_LOOKED_AT]:
@@ -191,6 +206,13 @@ class Admission:
             self._room = 0
             self._log.info("a job goes through the queue after all", uid=known.tag.uid, cause=str(error))
             await self._queue(_waiting(known))
+
+    async def _admit_last(self, waiting: Waiting) -> None:
+        try:
+            await self._admit(waiting)
+        finally:
+            with contextlib.suppress(BrokerUnavailable):  # it is over in a second anyway
+                await self._bus.work.leave_last_places()
 
     async def _admit(self, waiting: Waiting) -> None:
         try:

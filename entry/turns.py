@@ -56,16 +56,15 @@ class Turns:
     def room(self, queue: Queue, active: int, most: int) -> bool:
         """Whether there is a place for a job beside so many active ones.
 
-        A tenth of all is for high priority, and a tenth for groups that have no active job; neither reserve binds those
-        that it is kept for.
+        A tenth of all is for high priority, and a tenth of the rest for groups that have no active job. Where high
+        priority has more than its tenth, places that become free are for all again, in turn.
         """
         priority, group = queue
-        if all(group != other for _, other in self._active.values()):
-            free = most
-        else:
-            free = most - most // limits.NEWCOMER_PLACES
-        others = sum(one is not Priority.HIGH for one, _ in self._active.values())
-        return active < free and (priority is Priority.HIGH or others < most - most // limits.URGENT_PLACES)
+        if priority is Priority.HIGH or active >= most:
+            return active < most
+        newcomer = all(group != other for _, other in self._active.values())
+        kept = most // limits.URGENT_PLACES + (0 if newcomer else most // limits.NEWCOMER_PLACES)
+        return sum(one is not Priority.HIGH for one, _ in self._active.values()) < most - kept
 
     def see(self, waiting: Iterable[Queue], active: Iterable[tuple[str, Queue]]) -> None:
         """More queues in which a job may wait, and the active jobs with their groups."""

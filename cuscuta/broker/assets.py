@@ -51,7 +51,7 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
         _stream(
             subjects.work_stream(),
             "what waits to be done: lane entries, jobs to admit, chunks; who waits for whom, who is the only one",
-            [subjects.LANES, subjects.ADMITS, subjects.CHUNKS, subjects.UNIQUES, subjects.AFTERS],
+            [subjects.LANES, subjects.ADMITS, subjects.CHUNKS, subjects.UNIQUES, subjects.AFTERS, subjects.LAST_PLACES],
             settings,
             retention="workqueue",
             discard="new",
@@ -60,6 +60,7 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
             max_msgs=limits.WORK_MESSAGES,
             max_consumers=settings.max_active_jobs,
             allow_atomic=True,
+            allow_msg_ttl=True,
         ),
         _stream(
             subjects.EVENTS_STREAM,

@@ -92,6 +92,17 @@ class Work:
                     return subjects.parse_admit(found.subject)
         return None
 
+    async def take_last_places(self) -> bool:
+        """Be the one replica that admits where few places are left; for a second, should it die.
+
+        The server counts consumers before it makes one: of several made at the same moment it may take one too many.
+        """
+        return await self.put(subjects.LAST_PLACES, b"{}", {"Nats-TTL": "1s"})
+
+    async def leave_last_places(self) -> None:
+        """Let the others."""
+        await self.purge(subjects.LAST_PLACES)
+
     async def head(self, lane: str) -> Waiting | None:
         """The job whose turn it is in a lane."""
         while found := await self.first(subjects.lane_all(lane)):

@@ -107,18 +107,20 @@ async def test_hedging_can_be_switched_off(make_house: MakeHouse) -> None:
     assert job["hedges"] == 0
 
 
-async def test_urgent_jobs_have_places_of_their_own(make_house: MakeHouse) -> None:
-    """A tenth of the places is not for normal jobs, however many wait."""
+async def test_urgent_jobs_and_newcomers_have_places_of_their_own(make_house: MakeHouse) -> None:
+    """A tenth of the places is not for normal jobs, and a tenth for groups without an active one, whatever waits."""
     h = await make_house(max_active_jobs="20", upstream="noop")
     await h.entry()
     await h.reaper()
     await h.catalogue(2)
     for n in range(25):
         await h.submit(f"player {n}")
-    await until(lambda: _active(h, 18), 10, "as many as may be active are")
+    await until(lambda: _active(h, 16), 10, "as many as may be active are")
+    newcomer = await h.submit("newcomer", labels={"group": "blue"})
+    await until(lambda: _pending(h, newcomer), 5, "the newcomer is admitted")
     urgent = await h.submit("urgent", priority="high")
     await until(lambda: _pending(h, urgent), 5, "the urgent one is admitted")
-    assert await (await h.bus()).work.active_consumers() == 19
+    assert await (await h.bus()).work.active_consumers() == 18
 
 
 async def test_whoever_waits_for_admission_is_not_overtaken_for_long(make_house: MakeHouse) -> None:

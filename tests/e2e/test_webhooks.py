@@ -156,7 +156,11 @@ async def test_a_bad_webhook_is_refused_at_the_submit(make_house: MakeHouse) -> 
         await refused(h, "POST", "/jobs", 422, "webhook", word, json={**job, "webhook": url})
     body = {"when": "@hourly", "job": {**job, "webhook": "https://10.0.0.1/"}}
     await refused(h, "POST", "/schedules", 422, "webhook", "public", json=body)
-    plain = await make_house()
-    await plain.entry()
-    await plain.catalogue(3)
-    await refused(plain, "POST", "/jobs", 422, "webhook", "signs no", json={**job, "webhook": "https://example.com/"})
+
+
+async def test_a_deployment_without_a_key_takes_no_webhooks(make_house: MakeHouse) -> None:
+    h = await make_house()
+    await h.entry()
+    await h.catalogue(3)
+    job = {"target": "player 1", "catalogue": "songs", "webhook": "https://example.com/"}
+    await refused(h, "POST", "/jobs", 422, "webhook", "signs no", json=job)

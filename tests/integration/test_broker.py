@@ -42,7 +42,7 @@ async def test_assets_are_made_as_declared_and_again_harmlessly(bus: Bus) -> Non
 async def test_assets_follow_the_settings(bus: Bus) -> None:
     await ensure(bus.broker, msgspec.structs.replace(bus.settings, max_active_jobs=7))
     config = (await bus.broker.api("STREAM.INFO.CUSCUTA_WORK"))["config"]
-    assert config["max_consumers"] == 7 + len(Priority)
+    assert config["max_consumers"] == 7
 
 
 async def test_a_batch_is_all_or_nothing(bus: Bus) -> None:

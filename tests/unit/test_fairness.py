@@ -58,27 +58,29 @@ def test_the_group_with_fewest_active_jobs_comes_first() -> None:
 def test_places_are_kept_for_what_is_urgent_and_for_newcomers() -> None:
     turns = Turns()
     for n in range(8):
+        assert turns.room((NORMAL, "red"), n, 10)
         turns.began(f"red {n}", (NORMAL, "red"))
-    assert turns.room((NORMAL, "red"), 8, 10)
-    assert not turns.room((NORMAL, "red"), 9, 10)  # the tenth place is for a group that has none
-    assert turns.room((HIGH, "blue"), 9, 10)
-    turns.began("red 8", (NORMAL, "red"))
-    assert not turns.room((NORMAL, "blue"), 9, 10)  # and one for what is urgent
-    assert turns.room((HIGH, "blue"), 9, 10)
-    assert not turns.room((HIGH, "blue"), 10, 10)
-    turns.ended("red 8")
+    assert not turns.room((NORMAL, "red"), 8, 10)  # one place is for a group that has none
     assert turns.room((NORMAL, "blue"), 8, 10)
+    turns.began("blue 0", (NORMAL, "blue"))
+    assert not turns.room((NORMAL, "green"), 9, 10)  # and one for what is urgent
+    assert turns.room((HIGH, "red"), 9, 10)
+    assert not turns.room((HIGH, "red"), 10, 10)
+    turns.ended("red 0")
+    assert turns.room((NORMAL, "green"), 8, 10)
+    assert not turns.room((NORMAL, "red"), 8, 10)
 
 
 def test_what_is_not_urgent_has_its_turns_beside_a_backlog_of_high_priority() -> None:
     """Places that become free while all others are held by high priority are for low too."""
     turns = Turns()
-    for n in range(19):
+    for n in range(20):
         turns.began(f"high {n}", (HIGH, ""))
     turns.waits((HIGH, ""))
     turns.waits((LOW, ""))
-    assert not turns.room((LOW, ""), 18, 20)
-    assert turns.room((LOW, ""), 17, 20)
+    assert not turns.room((LOW, ""), 20, 20)
+    turns.ended("high 0")
+    assert turns.room((LOW, ""), 19, 20)
     first = []
     for _ in range(32):
         queue = turns.order()[0]
