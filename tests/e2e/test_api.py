@@ -187,6 +187,11 @@ async def test_openapi_describes_every_route_with_examples(make_house: MakeHouse
     described = await h.call("GET", "/openapi.json")
     for path in ("/jobs", "/jobs/{uid}", "/jobs/{uid}/results", "/accounts/import", "/catalogues/{name}", "/queue"):
         assert path in described["paths"], sorted(described["paths"])
+    for path in ("/jobs/{uid}/retry", "/jobs/{uid}/graph", "/jobs/{uid}/events", "/events", "/schedules/{uid}"):
+        assert path in described["paths"], sorted(described["paths"])
+    assert {"get", "post", "delete"} <= set(described["paths"]["/jobs"])
+    assert {"get", "patch", "delete"} == set(described["paths"]["/schedules/{uid}"])
+    assert "@every 15m" in json.dumps(described["components"]["schemas"]["ScheduleRequest"])
     assert "player 17" in json.dumps(described)
     submit = described["paths"]["/jobs"]["post"]["responses"]
     assert {"202", "400", "409", "413", "422", "503"} <= set(submit)

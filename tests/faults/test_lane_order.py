@@ -37,11 +37,13 @@ async def test_a_lane_keeps_its_order_through_ends_of_every_kind_and_kills(make_
     h.nats.kill()
     h.nats.start()
     await h.ended(uids["unknown player"])
+    await h.control(set={"latency_s": 0.2})  # six seconds for the next one, unless its deadline ends it
     await h.done(uids["late"], 5)
     bus = await h.bus()
     now = bus.clock.wall()
     await bus.tags.change(uids["late"], lambda tag: _due(tag, now))
     await h.ended(uids["late"])
+    await h.control(set={"latency_s": 0.02})
     await h.done(uids["entry dies"], 5)
     part(h, "entry").kill()
     await h.entry()
