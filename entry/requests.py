@@ -148,9 +148,11 @@ def digest(request: FollowUp | ScheduleRequest) -> str:
 
 
 def scheduled(request: ScheduledJob) -> dict[str, Any]:
-    """A schedule's job as it is kept, and read again whenever it fires."""
+    """A schedule's job as it is kept, and read again whenever it fires: what its caller said, and no more."""
+    fields = msgspec.structs.fields(request)
+    unsaid = {field.encode_name for field in fields if getattr(request, field.name) == field.default}
     made: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(request))
-    return made
+    return {name: value for name, value in made.items() if name not in unsaid and value != {}}
 
 
 def as_job(request: ScheduledJob) -> JobRequest:

@@ -271,7 +271,7 @@ def schedule(found: Schedule, upcoming: list[datetime]) -> ScheduleView:
         id=found.id,
         when=found.when,
         time_zone=found.time_zone,
-        job=found.job | {"webhook": shown(found.job.get("webhook"))},
+        job=found.job | ({"webhook": shown(url)} if (url := found.job.get("webhook")) else {}),
         paused=found.paused,
         done=found.done,
         next=upcoming,

@@ -71,7 +71,7 @@ def _print(schedule: dict[str, Any], as_json: bool) -> None:
             ("state", _state(schedule)),
             ("target", schedule["job"]["target"]),
             ("catalogue", schedule["job"]["catalogue"]),
-            ("next", [show.when(time) for time in schedule["next"]]),
+            ("next", "\n".join(show.when(time) for time in schedule["next"])),
             ("fired", show.when(schedule["fired_at"])),
             ("last job", schedule["last_uid"]),
             ("error", schedule["error"]),

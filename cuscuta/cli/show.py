@@ -50,5 +50,8 @@ def _text(value: Any) -> str:
 
 
 def when(text: str | None) -> str:
-    """A time without its fraction."""
-    return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M:%S") if text else ""
+    """A time without its fraction, and with its offset if it is not UTC."""
+    if not text:
+        return ""
+    time = datetime.fromisoformat(text)
+    return f"{time:%Y-%m-%d %H:%M:%S}{time:%z}" if time.utcoffset() else f"{time:%Y-%m-%d %H:%M:%S}"

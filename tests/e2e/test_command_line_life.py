@@ -18,6 +18,7 @@ async def test_schedules(make_house: MakeHouse) -> None:
     )
     uid = json.loads(added)["id"]
     assert len(json.loads(added)["next"]) == 5
+    assert json.loads(added)["job"] == {"target": "player 1", "catalogue": "songs"}
     assert "Europe/Berlin" in run("schedules", "show", uid, env=env)
     listed = run("schedules", "list", env=env)
     assert uid in listed
