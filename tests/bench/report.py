@@ -120,6 +120,11 @@ ROWS: list[tuple[str, str, str]] = [  # work, aim, and where the figure is: a fo
     ("unknown allowance, share used: upstream says Retry-After / is silent", "≥ 0.95",
      "{pace[share_of_allowance][retry_after]} / {pace[share_of_allowance][silent]}"),
     ("· share of answers that are 429", "≤ 0.01", "{pace[share_of_429][retry_after]} / {pace[share_of_429][silent]}"),
+    ("1,000 jobs, each with a key of its own: time / without keys", "≤ 1.05", "{lanes[keys_over_none]}"),
+    ("a submit, ms p50: lane with 10,000 waiting / without", "alike",
+     "{lanes[long][submit_ms][p50]} / {lanes[short][submit_ms][p50]}"),
+    ("from one job's end to the next one's admission, ms p50: the same lanes", "alike",
+     "{lanes[long][settle_ms][p50]} / {lanes[short][settle_ms][p50]}"),
     ("worker RSS, MB: idle → after 10,000 jobs (end / a tenth of the way)", "≤ 70, ± 5 %",
      "{memory[idle_mb]} → {memory[after_mb]} ({memory[after_over_a_tenth]})"),
 ]  # fmt: skip
