@@ -1,6 +1,6 @@
 """The last places among `max_active_jobs`: given away by one replica at a time.
 
-The server counts consumers before it makes one, so of several that are made at the same moment it may take one too many.
+The server counts consumers before it makes one: of several made at the same moment it may take one too many.
 """
 
 from cuscuta import subjects
