@@ -28,7 +28,7 @@ async def accept(context: Context, uid: str, request: JobRequest, *, named: bool
     try:
         tag = await submit(bus, uid, essential, named=named, offer=context.admission.offer)
     except CuscutaError:
-        if request.unique:
+        if request.unique and await bus.tags.get(uid) is None:  # a twin may have been accepted with the same key
             await bus.broker.insist(lambda: release(bus, uid, essential))
         raise
     context.projection.take_new(tag)

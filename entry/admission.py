@@ -18,6 +18,7 @@ from typing import Any
 from cuscuta import limits
 from cuscuta.broker import Bus
 from cuscuta.broker.activate import activate
+from cuscuta.broker.places import LastPlaces
 from cuscuta.broker.projection import Projection
 from cuscuta.broker.tags import Known
 from cuscuta.broker.work import Waiting
@@ -40,7 +41,7 @@ class Admission:
 
     def __init__(self, bus: Bus, settings: Settings, log: Logger, projection: Projection) -> None:
         self._bus, self._settings, self._log, self._projection = bus, settings, log, projection
-        self._turns = Turns()
+        self._turns, self._last = Turns(), LastPlaces(bus)
         self._hint = asyncio.Event()
         self._offered: deque[Known] = deque()
         self._refused: deque[Waiting] = deque()  # taken out of their queue, but there was no place
@@ -111,9 +112,9 @@ class Admission:
                         await self._see()
                     while look and not self._halting and await self._admit_next():
                         pass
-                except BrokerUnavailable as error:
+                except CuscutaError as error:  # NATS is away, or full
                     self._log.info("admission waits", cause=str(error))
-                    await self._bus.clock.sleep(0.3)
+                    await self._bus.clock.sleep(0.3 if isinstance(error, BrokerUnavailable) else 1.0)
                     continue
                 if not self._halting and not self._offered and not await wait_for_event(self._hint, self._wait_s()):
                     self._look = True
@@ -172,30 +173,33 @@ class Admission:
         if not (self._refused or self._turns.order()):
             return None, False
         # The last places are given away one by one, by one replica at a time.
-        if self._admitting or active >= most or not await work.take_last_places():
-            self._full, self._ended_at = True, self._bus.clock.monotonic() if active < most else self._ended_at
+        if self._admitting or active >= most or not await self._last.take():
+            self._full = True
             return None, False
         waiting = None
         try:
             waiting = await self._choose(await work.active_consumers(), most)
         finally:
             if waiting is None:
-                await work.leave_last_places()
+                await self._last.leave()
         return waiting, True
 
     async def _choose(self, active: int, most: int) -> Waiting | None:
         if self._refused and active < most:  # it keeps its place before the others of its queue
             return self._refused.popleft()
-        for queue in self._turns.order()[: limits.QUEUES_LOOKED_AT]:
-            if not self._turns.room(queue, active, most):
-                self._full = True
-                continue
+        order = self._turns.order()
+        open_to = [queue for queue in order if self._turns.room(queue, active, most)]
+        self._full = self._full or len(open_to) < len(order)
+        for queue in open_to[: limits.QUEUES_LOOKED_AT]:
             self._turns.asked(queue)
             if uid := await self._bus.work.claim(*queue):
                 self._turns.waits(queue)  # there may be more
                 self._turns.served(queue[1])
                 self._turns.began(uid, queue)
                 return Waiting(uid, *queue)
+        if len(open_to) > limits.QUEUES_LOOKED_AT:  # the others' turn is next
+            self.hint()
+            return None
         self._room = most - most // limits.URGENT_PLACES - most // limits.NEWCOMER_PLACES - active
         return None
 
@@ -211,8 +215,8 @@ class Admission:
         try:
             await self._admit(waiting)
         finally:
-            with contextlib.suppress(BrokerUnavailable):  # it is over in a second anyway
-                await self._bus.work.leave_last_places()
+            with contextlib.suppress(CuscutaError):  # it is over in a second anyway
+                await self._last.leave()
 
     async def _admit(self, waiting: Waiting) -> None:
         try:

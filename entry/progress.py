@@ -14,10 +14,10 @@ class ProgressCache:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._known: dict[str, tuple[float, asyncio.Task[int]]] = {}
+        self._known: dict[str, tuple[float, asyncio.Task[int | None]]] = {}
 
-    async def done(self, uid: str) -> int:
-        """Items that have a stored result; 0 while NATS is away."""
+    async def done(self, uid: str) -> int | None:
+        """Items that have a stored result; None while NATS is away."""
         now = self._bus.clock.monotonic()
         at, reading = self._known.get(uid, (now - _FRESH_S, None))
         if reading is None or now - at >= _FRESH_S:
@@ -28,8 +28,8 @@ class ProgressCache:
                 del self._known[next(iter(self._known))]
         return await asyncio.shield(reading)
 
-    async def _read(self, uid: str) -> int:
+    async def _read(self, uid: str) -> int | None:
         try:
             return spans.total(await self._bus.results.stored(uid))
         except BrokerUnavailable:
-            return 0
+            return None

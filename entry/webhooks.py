@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from cuscuta import __version__, backoff, limits, subjects
+from cuscuta import __version__, limits, subjects
 from cuscuta.broker import Bus, Delivery, Puller
 from cuscuta.broker.assets import HOOK_ACK_WAIT_S, ensure_hooks
 from cuscuta.errors import BrokerUnavailable, CuscutaError
@@ -30,7 +30,9 @@ _FIRST_S, _LONGEST_S = 5.0, 3_600.0  # between two tries
 _ANSWER_S = HOOK_ACK_WAIT_S / 3
 _GONE = "gone"  # 410: nobody wants to know any more
 _PULL_S = 5.0
-_AT_A_HOST, _BUSY_S = 4, 2.0  # so many at a time to one host: others' webhooks do not wait for one that hangs
+_STOP_S = 3.0  # what is on its way at a stop may still be heard
+_AT_A_HOST = 4  # so many at a time to one host: others' webhooks do not wait for one that hangs
+_BUSY_S, _BUSY_MOST_S = 2.0, 60.0  # what waits for its turn at a host comes again, ever more rarely
 Start = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
@@ -75,9 +77,11 @@ class Webhooks:
                     if pulled.gone:
                         await self._mend()
             finally:
-                if self._telling:
-                    await asyncio.wait(self._telling, timeout=_ANSWER_S)
                 await puller.stop()
+                if self._telling:
+                    await asyncio.wait(self._telling, timeout=_STOP_S)
+                for task in self._telling:  # it comes again
+                    task.cancel()
 
     async def _mend(self) -> None:
         """The consumer was deleted by hand, or NATS is away."""
@@ -108,7 +112,7 @@ class Webhooks:
                 return
             host = urlsplit(url).netloc
             if self._busy[host] >= _AT_A_HOST:
-                await delivery.nak(_BUSY_S)
+                await delivery.nak(min(_BUSY_MOST_S, _BUSY_S * delivery.delivered) * (0.5 + random.random()))
                 return
             self._busy[host] += 1
             try:
@@ -120,7 +124,7 @@ class Webhooks:
                 await delivery.ack_sync()
                 return
             age_s = (self._bus.clock.wall() - event.at).total_seconds()
-            wait_s = again_s(cause, age_s, delivery.delivered, random.random())
+            wait_s = again_s(cause, age_s, random.random())
             if wait_s is None:
                 self._log.warning("a webhook is given up", uid=event.uid, cause=cause, tries=delivery.delivered)
                 await delivery.term("given up")
@@ -171,11 +175,11 @@ class Webhooks:
             return type(error).__name__  # its text may hold the URL, and that may hold a secret
 
 
-def again_s(cause: str, age_s: float, tries: int, dice: float) -> float | None:
-    """Seconds until the next try of an end that is so old; None to give up."""
+def again_s(cause: str, age_s: float, dice: float) -> float | None:
+    """Seconds until the next try of an end that is so old, about as long again; None to give up."""
     if cause == _GONE or age_s > limits.HOOK_GIVE_UP_S:
         return None
-    return backoff.exponential(tries, _FIRST_S, _LONGEST_S, dice)
+    return min(_LONGEST_S, max(_FIRST_S, age_s)) * (0.5 + 0.5 * dice)
 
 
 def sign(secret: str, name: str, stamp: str, body: bytes) -> str:

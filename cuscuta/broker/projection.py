@@ -44,6 +44,7 @@ class Summary(Struct, frozen=True):
     deadline: datetime | None
     start_by: datetime | None
     after: tuple[str, ...]
+    later_catalogues: tuple[str, ...] = ()  # contents that its follow-ups are about
 
     @property
     def group(self) -> str:
@@ -77,6 +78,9 @@ def summarise(tag: JobTag) -> Summary:
         deadline=tag.essential.deadline,
         start_by=tag.essential.start_by,
         after=tag.essential.after,
+        later_catalogues=tuple(
+            follow.catalogue for follow in (tag.essential.on_success, tag.essential.on_failure) if follow
+        ),
     )
 
 
@@ -199,7 +203,7 @@ class Projection:
 
     def catalogues(self) -> set[str]:
         """The contents that kept jobs are about."""
-        return {row.catalogue_hash for row in self._rows.values()}
+        return {name for row in self._rows.values() for name in (row.catalogue_hash, *row.later_catalogues)}
 
     def newest(self, keep: Callable[[Summary], bool], before: str | None = None) -> Iterator[Summary]:
         """Rows from the newest on, those older than `before` only."""

@@ -32,11 +32,11 @@ class Schedules:
         return _read(entry) if entry else None
 
     async def ids(self) -> list[str]:
-        """The ids of all schedules, from the leader, in order of their making."""
+        """The ids of all schedules, from the leader, in order."""
         return sorted(await self._bucket.keys())
 
     async def some(self, ids: Sequence[str]) -> list[Schedule]:
-        """Schedules by their ids, in order of their making, read directly."""
+        """Schedules by their ids, in order, read directly."""
         found: list[Schedule] = []
         for i in range(0, len(ids), BATCH_GET_SUBJECTS):
             entries = await self._bucket.many(ids[i : i + BATCH_GET_SUBJECTS])

@@ -144,15 +144,19 @@ async def tidy(bus: Bus, tag: JobTag) -> None:
     uid, lane = tag.uid, tag.essential.lane
     await bus.announce("ended", uid)  # before the lane goes on: nobody polls for this one when the next one starts
     entry = await bus.work.first(subjects.lane_entry(lane, uid)) if lane else None
-    if len(tag.run_ids) > 1 or lane:
-        now = await bus.tags.get(uid)
-        if now is not None and now.run_ids[-1] != tag.run_ids[-1]:
-            return
+    if await _runs_again(bus, tag):
+        return
     await _leave_bus(bus, tag)
     if lane and (tag.status is not JobStatus.FAILED or await _stop_lane(bus, lane, uid)):
         if entry is not None:
             await bus.work.delete(entry.sequence)
         await release_lane(bus, lane)
+
+
+async def _runs_again(bus: Bus, tag: JobTag) -> bool:
+    """Whether a further run of an ended job has begun since its tag was read."""
+    now = await bus.tags.get(tag.uid)
+    return now is not None and now.run_ids[-1] != tag.run_ids[-1]
 
 
 async def _leave_bus(bus: Bus, tag: JobTag) -> None:
@@ -206,17 +210,18 @@ async def _stop_lane(bus: Bus, lane: str, uid: str) -> bool:
     long row the reaper, who finds that entry, ends the rest.
     """
     for _ in range(limits.LANE_STOPS):
-        later = await bus.work.behind(lane, uid)
-        known = await bus.tags.read(later) if later else None
-        if later is None or known is None or known.tag.essential.lane_policy != "stop":
+        entry = await bus.work.behind(lane, uid)
+        known = await bus.tags.read(entry[0]) if entry else None
+        if entry is None or known is None or known.tag.essential.lane_policy != "stop":
             return True
+        later, sequence = entry
         why = Failure("PredecessorFailed", f"job {uid}, which was before it in its lane, failed", bus.clock.wall())
         stored = await bus.results.stored(later)
         ended = await bus.tags.swap(known, _ending(bus, JobStatus.FAILED, [why], stored))
         await bus.announce("ended", later)
-        if ended is not None:
+        if ended is not None and not await _runs_again(bus, ended.tag):
             await _leave_bus(bus, ended.tag)
-        await bus.work.purge(subjects.lane_entry(lane, later))
+        await bus.work.delete(sequence)  # and not what a further run has put there since
     return False
 
 

@@ -13,7 +13,7 @@ from cuscuta.broker import assets
 from cuscuta.broker.batch import Message, publish_batch
 from cuscuta.broker.connection import NOT_FOUND, Broker
 from cuscuta.broker.kv import subject_list
-from cuscuta.errors import BrokerRefused, Conflict, Standing
+from cuscuta.errors import BrokerRefused, BrokerUnavailable, Conflict, Standing
 from cuscuta.limits import BATCH_GET_SUBJECTS, BATCH_MESSAGES
 from cuscuta.model import ChunkBody, Priority, RecordError, decode, encode
 from cuscuta.settings import Settings
@@ -57,10 +57,11 @@ class Work:
 
     # --- lanes and admission -------------------------------------------------------------------------------------
 
-    async def enter_lane(self, waiting: Waiting, lane: str) -> bool:
+    async def enter_lane(self, waiting: Waiting, lane: str, *, crowded: bool = False) -> bool:
         """Put a job into its lane; whether the lane was empty, so that it is the job's turn now.
 
-        A job that comes into a lane with others is sent to admission if it should be its turn after all.
+        A job that comes into a lane with others is sent to admission if it should be its turn after all. `crowded`:
+        there were others a moment ago; the condition on the whole lane costs the server a look at each of them.
         """
         body = encode(waiting)
         entry = subjects.lane_entry(lane, waiting.uid)
@@ -68,13 +69,16 @@ class Work:
             "Nats-Expected-Last-Subject-Sequence": "0",
             "Nats-Expected-Last-Subject-Sequence-Subject": subjects.lane_all(lane),
         }
-        try:
-            await self._broker.publish(entry, body, only_if_empty)
-        except (Conflict, Standing):
-            await self.put(entry, body)
-            await self.admit_if_head(waiting.uid, lane)
-            return False
-        return True
+        if not crowded:
+            try:
+                await self._broker.publish(entry, body, only_if_empty)
+            except (Conflict, Standing):
+                pass
+            else:
+                return True
+        await self.put(entry, body)
+        await self.admit_if_head(waiting.uid, lane)
+        return False
 
     async def admit(self, waiting: Waiting) -> None:
         """Send a job whose turn it is to admission."""
@@ -92,17 +96,6 @@ class Work:
                     return subjects.parse_admit(found.subject)
         return None
 
-    async def take_last_places(self) -> bool:
-        """Be the one replica that admits where few places are left; for a second, should it die.
-
-        The server counts consumers before it makes one: of several made at the same moment it may take one too many.
-        """
-        return await self.put(subjects.LAST_PLACES, b"{}", {"Nats-TTL": "1s"})
-
-    async def leave_last_places(self) -> None:
-        """Let the others."""
-        await self.purge(subjects.LAST_PLACES)
-
     async def head(self, lane: str) -> Waiting | None:
         """The job whose turn it is in a lane."""
         while found := await self.first(subjects.lane_all(lane)):
@@ -118,13 +111,20 @@ class Work:
                 return Waiting(uid, Priority.NORMAL)
         return None
 
-    async def behind(self, lane: str, uid: str) -> str | None:
-        """The job that stands right behind another one in a lane."""
+    async def occupied(self, lane: str) -> bool:
+        """Whether jobs wait or run in a lane; False if NATS does not answer."""
+        try:
+            return await self.first(subjects.lane_all(lane)) is not None
+        except BrokerUnavailable:
+            return False
+
+    async def behind(self, lane: str, uid: str) -> tuple[str, int] | None:
+        """The job that stands right behind another one in a lane, and its entry's sequence."""
         mine = await self.first(subjects.lane_entry(lane, uid))
         if mine is None:
             return None
         found = await self.first(subjects.lane_all(lane), mine.sequence + 1)
-        return subjects.parse_lane(found.subject)[1] if found else None
+        return (subjects.parse_lane(found.subject)[1], found.sequence) if found else None
 
     async def admit_if_head(self, uid: str, lane: str) -> None:
         """Send a job to admission if it is its lane's turn; closes the gap between a release and a late entry."""

@@ -61,13 +61,14 @@ class Client:
 
     def events(self, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Server-sent events with their kinds, through lost connections, until the server ends them."""
-        last, retry_s, silent, connected = "", 0.0, 0, False
-        while silent < 2:  # an end that brings nothing, twice: there is nothing more
+        last, retry_s, connected = "", 0.0, False
+        while True:
             time.sleep(retry_s)
-            silent += 1
             headers = {"last-event-id": last} if last else {}
             try:
                 with connect_sse(self._http, "GET", path, headers=headers) as source:
+                    if source.response.status_code == httpx.codes.SERVICE_UNAVAILABLE and connected:
+                        raise httpx.RemoteProtocolError("it is still starting")
                     if source.response.is_error:
                         source.response.read()
                         raise click.ClickException(_problem(source.response))
@@ -77,13 +78,12 @@ class Client:
                     for event in source.iter_sse():
                         last, retry_s = event.id or last, 0.0
                         if event.data:
-                            silent = 0
                             yield event.event, json.loads(event.data)
+                retry_s = min(5.0, retry_s + 0.2)  # it stops, or the job is over, which it says next time
             except httpx.TransportError as error:
                 if not connected:
                     with self._translated():
                         raise
-                silent = 0
                 retry_s = min(5.0, retry_s + 0.5)
                 show.messages.print(f"lost the connection ({type(error).__name__}); going on", markup=False)
 

@@ -89,7 +89,7 @@ def _state(schedule: dict[str, Any]) -> str:
 @as_json_option
 @click.pass_obj
 def list_schedules(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List schedules in order of their making."""
+    """List schedules."""
     page = client.call("GET", "/schedules", params={"limit": limit} | ({"after": after} if after else {}))
     if as_json:
         show.as_json(page)

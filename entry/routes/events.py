@@ -1,6 +1,7 @@
 """Events as they happen, as server-sent events: of one job until its end, or of all jobs."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Annotated, Any
 
 from litestar import Response, get
@@ -20,6 +21,7 @@ from entry.routes.jobs import find
 _PING_S = 15.0  # proxies cut what is silent for longer
 _PROGRESS_S = 0.5  # how often a job's progress is told at most
 _AFTER_END_S = 5.0  # a job that has ended and whose last event does not come
+_LAST_EVENT_WITHIN = timedelta(seconds=_AFTER_END_S)
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 LastId = Annotated[
     str | None, Parameter(header="Last-Event-ID", required=False, description="the last event that was seen")
@@ -40,8 +42,13 @@ async def follow_job(context: Context, uid: str, last_event_id: LastId = None) -
     204 if it has ended and nothing came after that event: a browser then stops asking.
     """
     tag, after = await find(context, uid), _sequence(last_event_id)
-    if after is not None and tag.status.terminal and not await context.feed.after(after, uid):
-        return Response(None, status_code=HTTP_204_NO_CONTENT)
+    if after and tag.status.terminal:
+        found = await context.feed.after(after - 1, uid)
+        last = found[-1].event.status if found else None
+        long_ago = context.clock.wall() - (tag.queue.ended_at or tag.queue.created_at) > _LAST_EVENT_WITHIN
+        saw_the_end = len(found) == 1 and found[0].sequence == after and last is not None and last.terminal
+        if saw_the_end or (long_ago and (not found or found[-1].sequence <= after)):
+            return Response(None, status_code=HTTP_204_NO_CONTENT)
     return ServerSentEvent(_job(context, uid, after or 0), headers=_HEADERS)
 
 
@@ -73,18 +80,20 @@ async def _job(context: Context, uid: str, after: int) -> AsyncIterator[ServerSe
     while not feed.closed:
         changed, until = feed.changed, feed.last
         found = await _after(context, after, uid)
-        for one in found:
+        for one in found or ():
             after, said = one.sequence, clock.monotonic()
             over = bool(one.event.status and one.event.status.terminal)
             yield _message(one)
-        if not found:
+        if found == []:
             after = max(after, until)  # nothing of it stands before that
         now, row = clock.monotonic(), context.projection.get(uid)
+        if row is None and over:  # its row was dropped to make room for newer ones
+            return
         if row is None or not row.status.terminal:
             ended = now
             if now - told >= _PROGRESS_S:
                 told, count = now, await context.progress.done(uid)
-                if count != done:
+                if count is not None and count != done:
                     done, said = count, now
                     yield ServerSentEventMessage(event="progress", data=encode({"uid": uid, "done": done}).decode())
         elif over or now - ended > _AFTER_END_S:
@@ -95,12 +104,13 @@ async def _job(context: Context, uid: str, after: int) -> AsyncIterator[ServerSe
         await wait_for_event(changed, _PROGRESS_S)
 
 
-async def _after(context: Context, after: int, uid: str | None) -> list[Filed]:
+async def _after(context: Context, after: int, uid: str | None) -> list[Filed] | None:
+    """Events after a sequence; None while NATS is away."""
     try:
         return await context.feed.after(after, uid)
     except BrokerUnavailable:
         await context.clock.sleep(_PROGRESS_S)
-        return []
+        return None
 
 
 def _message(filed: Filed) -> ServerSentEventMessage:

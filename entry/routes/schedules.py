@@ -91,7 +91,7 @@ async def list_schedules(
     after: Annotated[str | None, Parameter(description="`next` of the page before", required=False)] = None,
     limit: Limit = 50,
 ) -> views.SchedulePage:
-    """Schedules in order of their making, page by page, each with its next times."""
+    """Schedules in order of their ids, which mostly is that of their making, each with its next times."""
     ids = [uid for uid in await context.bus.schedules.ids() if after is None or uid > after]
     now = context.clock.wall()
     shown = await context.bus.schedules.some(ids[:limit])

@@ -3,6 +3,7 @@
 from typing import Any
 
 from cuscuta.broker.after import waiting
+from cuscuta.uids import uid_from
 from tests.conftest import MakeHouse
 from tests.support import checks
 from tests.support.api import refused
@@ -96,6 +97,8 @@ async def test_what_waits_can_be_cancelled_and_bad_chains_are_refused(make_house
     assert await waiting(await h.bus(), first) == []
     good = {"target": "p", "catalogue": "songs"}
     await refused(h, "POST", "/jobs", 422, "after[1]", "no job", json={**good, "after": [first, "0" * 26]})
+    itself = {**good, "after": [first, uid_from("idempotency", "myself")]}
+    await refused(h, "POST", "/jobs", 422, "after[1]", "itself", json=itself, headers={"Idempotency-Key": "myself"})
     await refused(h, "POST", "/jobs", 400, "after_when", json={**good, "after": [first], "after_when": "never"})
     nested = {**good, "on_failure": {**good, "to": 99}}
     await refused(h, "POST", "/jobs", 422, "on_failure.to", "8 items", json=nested)
