@@ -10,7 +10,7 @@ import asyncio
 from cuscuta import settling, spans, subjects
 from cuscuta.broker.bus import Bus
 from cuscuta.broker.catalogues import CatalogueMissing
-from cuscuta.broker.settle import close, settle, start_by_exceeded, tidy
+from cuscuta.broker.settle import close, close_late, settle, tidy
 from cuscuta.broker.tags import Known
 from cuscuta.limits import FIRST_CHUNKS, LATER_CHUNKS
 from cuscuta.model import ActiveJob, ChunkBody, Failure, JobStatus, JobTag, encode
@@ -27,8 +27,9 @@ async def activate(bus: Bus, uid: str, seats: int, known: Known | None = None) -
     if known is None:
         return False
     tag = known.tag
-    if tag.status is JobStatus.QUEUEING and tag.essential.start_by and tag.essential.start_by <= bus.clock.wall():
-        await close(bus, uid, JobStatus.FAILED, [start_by_exceeded(bus.clock.wall())], JobStatus.QUEUEING)
+    now = bus.clock.wall()
+    if tag.status is JobStatus.QUEUEING and tag.essential.start_by and tag.essential.start_by <= now:
+        await close_late(bus, uid, now)
         return False
     try:
         grid = await bus.catalogues.grid(tag.essential.catalogue)

@@ -7,6 +7,7 @@ falls behind what is in memory reads the rest from the stream.
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ class Feed:
         self._broker, self._log = broker, log
         self._recent: deque[Filed] = deque(maxlen=limits.EVENTS_RECENT)
         self._hint = asyncio.Event()
+        self._readers = 0
         self._begin: int | None = None  # what came up to here is in the stream only
         self.last = 0
         self.closed = False
@@ -56,7 +58,18 @@ class Feed:
             await end()
 
     async def _on_event(self, _: object) -> None:
+        if self._readers:  # nobody else minds a second
+            self._hint.set()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Somebody reads: events are wanted at once."""
+        self._readers += 1
         self._hint.set()
+        try:
+            yield
+        finally:
+            self._readers -= 1
 
     async def _catch_up(self) -> None:
         if self._begin is None:

@@ -6,7 +6,7 @@ is stored the job is complete, whatever stands in the queue: a seat may still be
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -23,6 +23,8 @@ from cuscuta.model import ChunkBody, Failure, JobStatus, JobTag
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 from cuscuta.uids import uid_from
+
+Condition = Callable[[JobTag], bool]
 
 
 class Settled(StrEnum):
@@ -97,22 +99,35 @@ async def _end(bus: Bus, known: Known, status: JobStatus, stored: Sequence[Span]
 
 
 async def close(
-    bus: Bus, uid: str, status: JobStatus, failures: Sequence[Failure] = (), only: JobStatus | None = None
+    bus: Bus, uid: str, status: JobStatus, failures: Sequence[Failure] = (), when: Condition | None = None
 ) -> JobTag | None:
     """End a job now, with whatever is stored; the tag as it stands. An ended job keeps its status.
 
-    `only`: if it still has this status.
+    `when`: if that is true of the tag at the moment of its change, which may be that of a further run.
     """
     stored = await bus.results.stored(uid)
-    tag = await bus.tags.change(uid, _ending(bus, status, failures, stored, only))
+    tag = await bus.tags.change(uid, _ending(bus, status, failures, stored, when))
     if tag is not None and tag.status.terminal:
         await tidy(bus, tag)
     return tag
 
 
-def start_by_exceeded(now: datetime) -> Failure:
-    """Why a job that waited for too long has failed."""
-    return Failure("StartByExceeded", "the job was still waiting at the time by which it had to begin", now)
+async def close_late(bus: Bus, uid: str, now: datetime) -> JobTag | None:
+    """End a job that is past its deadline, or that still waits at the time by which it had to begin; no other."""
+
+    def waits_too_long(tag: JobTag) -> bool:
+        return tag.status is JobStatus.QUEUEING and _passed(tag.essential.start_by, now)
+
+    deadline = Failure("DeadlineExceeded", "the deadline passed before the job had ended", now)
+    start_by = Failure("StartByExceeded", "the job was still waiting at the time by which it had to begin", now)
+    tag = await close(bus, uid, JobStatus.FAILED, [deadline], lambda tag: _passed(tag.essential.deadline, now))
+    if tag is None or tag.status.terminal:
+        return tag
+    return await close(bus, uid, JobStatus.FAILED, [start_by], waits_too_long)
+
+
+def _passed(time: datetime | None, now: datetime) -> bool:
+    return time is not None and time <= now
 
 
 def _ending(
@@ -120,10 +135,10 @@ def _ending(
     status: JobStatus,
     failures: Sequence[Failure],
     stored: Sequence[Span],
-    only: JobStatus | None = None,
+    when: Condition | None = None,
 ) -> Edit:
     def edit(tag: JobTag) -> bool:
-        if only is not None and tag.status is not only:
+        if when is not None and not when(tag):
             return False
         tag.status = status
         tag.queue.ended_at = bus.clock.wall()
@@ -169,7 +184,7 @@ async def _leave_bus(bus: Bus, tag: JobTag) -> None:
         bus.work.purge(subjects.chunks_of(uid)),
         bus.work.drop_job_consumer(uid),
         bus.active_bucket.purge(uid),
-        bus.work.remove(subjects.admit(essential.priority, essential.group, uid)),
+        _leave_queue(bus, tag),
     )
     if essential.unique:
         await release(bus, uid, essential)
@@ -178,6 +193,11 @@ async def _leave_bus(bus: Bus, tag: JobTag) -> None:
     for later in waiting[: limits.DUTY_BATCH]:  # the reaper looks at the rest
         if known := await bus.tags.read(later):
             await advance(bus, known)
+
+
+async def _leave_queue(bus: Bus, tag: JobTag) -> None:
+    if tag.queue.admitted_at is None:  # else it was taken out of it
+        await bus.work.remove(subjects.admit(tag.essential.priority, tag.essential.group, tag.uid))
 
 
 async def _follow_up(bus: Bus, tag: JobTag) -> None:

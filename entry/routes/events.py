@@ -1,6 +1,7 @@
 """Events as they happen, as server-sent events: of one job until its end, or of all jobs."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -49,7 +50,7 @@ async def follow_job(context: Context, uid: str, last_event_id: LastId = None) -
         saw_the_end = len(found) == 1 and found[0].sequence == after and last is not None and last.terminal
         if saw_the_end or (long_ago and (not found or found[-1].sequence <= after)):
             return Response(None, status_code=HTTP_204_NO_CONTENT)
-    return ServerSentEvent(_job(context, uid, after or 0), headers=_HEADERS)
+    return ServerSentEvent(_read(context, uid, after or 0), headers=_HEADERS)
 
 
 def _sequence(text: str | None) -> int | None:
@@ -63,17 +64,25 @@ def _sequence(text: str | None) -> int | None:
 async def _all(context: Context, after: int) -> AsyncIterator[ServerSentEventMessage]:
     feed = context.feed
     yield ServerSentEventMessage(id=after, data=None, comment="from here on")  # to come back to if nothing happens
-    while not feed.closed:
-        changed = feed.changed
-        if filed := await _after(context, after, None):
-            after = filed[-1].sequence
-            for one in filed:
-                yield _message(one)
-        elif not await wait_for_event(changed, _PING_S):
-            yield ServerSentEventMessage(data=None, comment="ping")
+    with feed.reading():
+        while not feed.closed:
+            changed = feed.changed
+            if filed := await _after(context, after, None):
+                after = filed[-1].sequence
+                for one in filed:
+                    yield _message(one)
+            elif not await wait_for_event(changed, _PING_S):
+                yield ServerSentEventMessage(data=None, comment="ping")
 
 
-async def _job(context: Context, uid: str, after: int) -> AsyncIterator[ServerSentEventMessage]:
+async def _read(context: Context, uid: str, after: int) -> AsyncIterator[ServerSentEventMessage]:
+    with context.feed.reading():
+        async with aclosing(_job(context, uid, after)) as messages:
+            async for message in messages:
+                yield message
+
+
+async def _job(context: Context, uid: str, after: int) -> AsyncGenerator[ServerSentEventMessage, None]:
     feed, clock = context.feed, context.clock
     told = said = ended = clock.monotonic()
     done, over = -1, False

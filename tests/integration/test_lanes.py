@@ -7,7 +7,8 @@ import pytest
 
 from cuscuta import limits, subjects
 from cuscuta.broker import Bus
-from cuscuta.broker.settle import close, tidy
+from cuscuta.broker.retry import retry
+from cuscuta.broker.settle import close, close_late, tidy
 from cuscuta.broker.submit import submit
 from cuscuta.errors import BrokerUnavailable
 from cuscuta.model import Essential, Event, JobStatus, LanePolicy, decode
@@ -81,3 +82,18 @@ async def test_an_end_is_told_although_whoever_ended_the_job_died_while_tidying(
     asked = {"last_by_subj": subjects.event(uid, "cancelled")}
     answer = await bus.broker.api(f"STREAM.MSG.GET.{subjects.EVENTS_STREAM}", asked)
     assert decode(base64.b64decode(answer["message"]["data"]), Event).uid == uid
+
+
+async def test_a_time_that_bound_the_last_run_does_not_end_the_next_one(bus: Bus) -> None:
+    """The reaper's list is a second old: it still shows the time of a run that was retried since."""
+    uid, late = new_uid(NOW), bus.clock.wall()
+    essential = Essential("t", "c", "songs", Span(0, 9), start_by=late, deadline=late)
+    await submit(bus, uid, essential)
+    ended = await close_late(bus, uid, late)
+    assert ended is not None
+    assert ended.failure_counts == {"DeadlineExceeded": 1}
+    again = await retry(bus, uid)
+    assert again is not None
+    same = await close_late(bus, uid, late)
+    assert same is not None
+    assert same.status is JobStatus.QUEUEING
