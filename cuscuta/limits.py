@@ -71,6 +71,7 @@ URGENT_PLACES = _bound(
     "-",
     "one place in 10 of max_active_jobs is for high priority, which need not wait for others [chosen]",
 )
+HEADS_KNOWN = _bound("HEADS_KNOWN", 10_000, "lanes", "whose head a process remembers, 300 bytes each [chosen]")
 NEWCOMER_PLACES = _bound(
     "NEWCOMER_PLACES", 10, "-", "one place in 10 of max_active_jobs is for groups that have no active job [chosen]"
 )

@@ -1,6 +1,5 @@
 """Submitting: the tag first, as the guard against twins, then the lane entry, then the admit message."""
 
-import asyncio
 from collections.abc import Callable
 
 from cuscuta import limits
@@ -27,8 +26,6 @@ async def submit(
         raise QueueFull(10077, f"more than {limits.BACKLOG_MESSAGES:,} messages wait")
     tag = JobTag(uid, JobStatus.QUEUEING, essential, Queue(bus.clock.wall()), run_ids=[uid])
     standing, revision = None, 0
-    lane = essential.lane  # looked at while the tag is made: it says only how to enter best
-    looking = asyncio.ensure_future(bus.work.occupied(lane)) if lane else None
     while standing is None and not (revision := await bus.broker.insist(lambda: bus.tags.create(tag))):
         standing = await bus.broker.insist(lambda: bus.tags.read(uid))  # None: it expired between the two calls
     if standing is not None:
@@ -37,8 +34,7 @@ async def submit(
     if named and standing is None:
         await bus.broker.insist(lambda: bus.results.forget(uid))
     if accepted.tag.status is JobStatus.QUEUEING:
-        crowded = looking is not None and await looking
-        await bus.broker.insist(lambda: begin(bus, accepted, offer, crowded=crowded))
+        await bus.broker.insist(lambda: begin(bus, accepted, offer))
     return accepted.tag
 
 
@@ -53,20 +49,20 @@ def must_be_alike(standing: JobTag, digest: str) -> None:
         )
 
 
-async def begin(bus: Bus, known: Known, offer: Offer = lambda known: False, *, crowded: bool = False) -> Turn:
+async def begin(bus: Bus, known: Known, offer: Offer = lambda known: False) -> Turn:
     """Let an accepted job take its way if it waits for no other; whoever gets NEVER must end it. Safe to repeat."""
     if known.tag.essential.after:
         await after.wait(bus, known.tag)
         now = await after.turn(bus, known.tag)  # after that: whoever ends a job from here on sees that this one waits
         if now is not Turn.BEGIN:
             return now
-    await enqueue(bus, known, offer, crowded=crowded)
+    await enqueue(bus, known, offer)
     if known.tag.essential.after:
         await after.forget(bus, known.tag)
     return Turn.BEGIN
 
 
-async def enqueue(bus: Bus, known: Known, offer: Offer = lambda known: False, *, crowded: bool = False) -> None:
+async def enqueue(bus: Bus, known: Known, offer: Offer = lambda known: False) -> None:
     """Put an accepted job where admission will find it; safe to repeat.
 
     A job whose turn it is at once may be taken by `offer`. It has no admit message then; should the taker die, it is a
@@ -78,7 +74,7 @@ async def enqueue(bus: Bus, known: Known, offer: Offer = lambda known: False, *,
     """
     uid, essential = known.tag.uid, known.tag.essential
     waiting = Waiting(uid, essential.priority, essential.group)
-    if essential.lane is None or await bus.work.enter_lane(waiting, essential.lane, crowded=crowded):
+    if essential.lane is None or await bus.work.enter_lane(waiting, essential.lane):
         if offer(known):
             return
         await bus.work.admit(waiting)

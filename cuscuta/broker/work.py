@@ -4,7 +4,7 @@ import base64
 import contextlib
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -12,8 +12,9 @@ from cuscuta import subjects
 from cuscuta.broker import assets
 from cuscuta.broker.batch import Message, publish_batch
 from cuscuta.broker.connection import NOT_FOUND, Broker
+from cuscuta.broker.heads import Found, Heads
 from cuscuta.broker.kv import subject_list
-from cuscuta.errors import BrokerRefused, BrokerUnavailable, Conflict, Standing
+from cuscuta.errors import BrokerRefused, Conflict, Standing
 from cuscuta.limits import BATCH_GET_SUBJECTS, BATCH_MESSAGES
 from cuscuta.model import ChunkBody, Priority, RecordError, decode, encode
 from cuscuta.settings import Settings
@@ -31,20 +32,13 @@ class Waiting(Struct, frozen=True, omit_defaults=True):
     group: str = ""
 
 
-class Found(NamedTuple):
-    """A message of the stream, read without a consumer."""
-
-    subject: str
-    sequence: int
-    data: bytes
-
-
 class Work:
     """The work-queue stream as Cuscuta uses it. Every method is safe to repeat."""
 
     def __init__(self, broker: Broker, settings: Settings) -> None:
         self._broker, self._settings = broker, settings
         self.stream = subjects.work_stream()
+        self._heads = Heads()
         self.messages = 0  # what stood in the stream at the last look
 
     async def put(self, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> bool:
@@ -57,11 +51,11 @@ class Work:
 
     # --- lanes and admission -------------------------------------------------------------------------------------
 
-    async def enter_lane(self, waiting: Waiting, lane: str, *, crowded: bool = False) -> bool:
+    async def enter_lane(self, waiting: Waiting, lane: str) -> bool:
         """Put a job into its lane; whether the lane was empty, so that it is the job's turn now.
 
-        A job that comes into a lane with others is sent to admission if it should be its turn after all. `crowded`:
-        there were others a moment ago; the condition on the whole lane costs the server a look at each of them.
+        A job that comes into a lane with others is sent to admission if it should be its turn after all. The condition
+        on a whole lane costs the server a look at each of its entries, so it is spared where a head is known to stand.
         """
         body = encode(waiting)
         entry = subjects.lane_entry(lane, waiting.uid)
@@ -69,12 +63,9 @@ class Work:
             "Nats-Expected-Last-Subject-Sequence": "0",
             "Nats-Expected-Last-Subject-Sequence-Subject": subjects.lane_all(lane),
         }
-        if not crowded:
-            try:
-                await self._broker.publish(entry, body, only_if_empty)
-            except (Conflict, Standing):
-                pass
-            else:
+        if await self._known_head(lane) is None:
+            with contextlib.suppress(Conflict, Standing):
+                self._heads.put(lane, Found(entry, await self._broker.publish(entry, body, only_if_empty), body))
                 return True
         await self.put(entry, body)
         await self.admit_if_head(waiting.uid, lane)
@@ -98,12 +89,13 @@ class Work:
 
     async def head(self, lane: str) -> Waiting | None:
         """The job whose turn it is in a lane."""
-        while found := await self.first(subjects.lane_all(lane)):
+        while found := await self._known_head(lane) or await self.first(subjects.lane_all(lane)):
             try:
                 _, uid = subjects.parse_lane(found.subject)
             except ValueError:
                 await self.purge(found.subject)  # put there by hand, and in everybody's way
                 continue
+            self._heads.put(lane, found)
             try:
                 waiting = decode(found.data, Waiting)
                 return Waiting(uid, waiting.priority, waiting.group)
@@ -111,12 +103,19 @@ class Work:
                 return Waiting(uid, Priority.NORMAL)
         return None
 
-    async def occupied(self, lane: str) -> bool:
-        """Whether jobs wait or run in a lane; False if NATS does not answer."""
-        try:
-            return await self.first(subjects.lane_all(lane)) is not None
-        except BrokerUnavailable:
-            return False
+    async def _known_head(self, lane: str) -> Found | None:
+        """The lane's head as it was seen here last, if it still stands: nothing can have come before it.
+
+        To find the head of a lane of 10,000 costs the server milliseconds; to see that one entry stands, 0.2 ms.
+        """
+        known = self._heads.get(lane)
+        if known is None:
+            return None
+        found = await self.first(known.subject)
+        if found is not None and found.sequence == known.sequence:
+            return found
+        self._heads.forget(lane)
+        return None
 
     async def behind(self, lane: str, uid: str) -> tuple[str, int] | None:
         """The job that stands right behind another one in a lane, and its entry's sequence."""
