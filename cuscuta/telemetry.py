@@ -14,7 +14,7 @@ def set_up(part: str, version: str) -> None:
     """Export traces of this process if the environment says where to."""
     if not os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         return
-    # The SDK and its exporter take 10 MB of every process, so they are loaded only where something is exported.
+    # The SDK and its exporter take 3 MB of every process, so they are loaded only where something is exported.
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider

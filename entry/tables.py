@@ -34,7 +34,7 @@ def kinds(items: Iterable[bytes]) -> set[str]:
 
 async def as_parquet(pieces: Pieces, found: set[str]) -> AsyncIterator[bytes]:
     """`value` is a number, a text or a truth where all values are, else JSON; `found` are the kinds of all values."""
-    import pyarrow as pa  # 60 MB and half a second, for those that ask for it
+    import pyarrow as pa  # 43 MB and half a second, for those that ask for it
     import pyarrow.parquet as pq
 
     kind = _column(found)
