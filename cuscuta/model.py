@@ -7,19 +7,18 @@ every record that was ever stored, and a test reads them.
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Struct, field
 
 from cuscuta import limits
-from cuscuta.errors import CuscutaError
+from cuscuta.codec import decode
 from cuscuta.spans import Policy, Span
 
 Param = str | int | float | bool | None
 LanePolicy = Literal["continue", "stop"]  # what a job does when the job before it in its lane has failed
 AfterWhen = Literal["completed", "any", "failed", "ended"]  # all completed, one completed, one failed, all ended
-RecordT = TypeVar("RecordT")
 When = Annotated[datetime, msgspec.Meta(tz=True)]  # a time without a zone cannot be compared with one that has it
 
 
@@ -136,6 +135,7 @@ class Queue(Struct, omit_defaults=True):
     seats: int = 0
     chunks: int = 0
     hedges: int = 0  # items that a second seat was asked for, because the first took too long
+    place: int = 0  # the sequence of its entry in its lane
 
 
 class Progress(Struct, omit_defaults=True):
@@ -270,28 +270,6 @@ class Announcement(Struct, frozen=True, omit_defaults=True):
     uid: str
     active: ActiveJob | None = None
     queue: tuple[Priority, str] | None = None  # priority and group of a job that waits
-
-
-class RecordError(CuscutaError):
-    """Bytes that should be one of our records are not."""
-
-
-_encoder = msgspec.json.Encoder(decimal_format="number")
-_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
-
-
-def encode(record: Any) -> bytes:
-    """A record as JSON bytes."""
-    return _encoder.encode(record)
-
-
-def decode(data: bytes, kind: type[RecordT]) -> RecordT:
-    """JSON bytes as a record of the given type. Raises RecordError with the reason and the path to the fault."""
-    decoder = _decoders.get(kind) or _decoders.setdefault(kind, msgspec.json.Decoder(kind))
-    try:
-        return decoder.decode(data)  # type: ignore[no-any-return]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RecordError(f"not a {kind.__name__}: {error}") from error
 
 
 @lru_cache(maxsize=512)

@@ -18,10 +18,10 @@ from typing import Any
 from cuscuta import limits
 from cuscuta.broker import Bus
 from cuscuta.broker.activate import activate
+from cuscuta.broker.lanes import Waiting
 from cuscuta.broker.places import LastPlaces
 from cuscuta.broker.projection import Projection
 from cuscuta.broker.tags import Known
-from cuscuta.broker.work import Waiting
 from cuscuta.clock import wait_for_event
 from cuscuta.errors import BrokerUnavailable, CuscutaError, NoRoom
 from cuscuta.logs import Logger
@@ -43,7 +43,7 @@ class Admission:
         self._bus, self._settings, self._log, self._projection = bus, settings, log, projection
         self._turns, self._last = Turns(), LastPlaces(bus)
         self._hint = asyncio.Event()
-        self._offered: deque[Known] = deque()
+        self._offered: deque[tuple[Known, Waiting]] = deque()
         self._refused: deque[Waiting] = deque()  # taken out of their queue, but there was no place
         self._room = 0  # places that were free when nothing waited at the last look
         self._seen_seats = (-_SEATS_S, 0)
@@ -59,13 +59,13 @@ class Admission:
         self._halting = True
         self._hint.set()
 
-    def offer(self, known: Known) -> bool:
+    def offer(self, known: Known, waiting: Waiting) -> bool:
         """Take a job that was accepted here, if nothing else waits; else others should be told that it waits."""
         if self._halting or self._room <= limits.OFFERS or len(self._offered) >= limits.OFFERS:
             self._room = 0  # one that waits goes before those that are yet to come
             return False
         self._room -= 1
-        self._offered.append(known)
+        self._offered.append((known, waiting))
         self._hint.set()
         return True
 
@@ -103,7 +103,7 @@ class Admission:
                 try:
                     while self._offered and not self._halting:
                         await self._slots.acquire()
-                        self._launch(self._admit_offered(self._offered.popleft()))
+                        self._launch(self._admit_offered(*self._offered.popleft()))
                     now = self._bus.clock.monotonic()
                     look = self._look or self._room <= 0 or now - self._looked_at >= _LOOK_S
                     self._look, self._looked_at = False, now if look else self._looked_at
@@ -122,7 +122,7 @@ class Admission:
             try:
                 if self._admitting:
                     await asyncio.wait(self._admitting)
-                for waiting in (*self._refused, *map(_waiting, self._offered)):  # for another replica
+                for waiting in (*self._refused, *(waiting for _, waiting in self._offered)):  # for another replica
                     await self._queue(waiting)
             finally:
                 for task in self._admitting:
@@ -192,24 +192,24 @@ class Admission:
         self._full = self._full or len(open_to) < len(order)
         for queue in open_to[: limits.QUEUES_LOOKED_AT]:
             self._turns.asked(queue)
-            if uid := await self._bus.work.claim(*queue):
+            if waiting := await self._bus.lanes.claim(*queue):
                 self._turns.waits(queue)  # there may be more
                 self._turns.served(queue[1])
-                self._turns.began(uid, queue)
-                return Waiting(uid, *queue)
+                self._turns.began(waiting.uid, queue)
+                return waiting
         if len(open_to) > limits.QUEUES_LOOKED_AT:  # the others' turn is next
             self.hint()
             return None
         self._room = most - most // limits.URGENT_PLACES - most // limits.NEWCOMER_PLACES - active
         return None
 
-    async def _admit_offered(self, known: Known) -> None:
+    async def _admit_offered(self, known: Known, waiting: Waiting) -> None:
         try:
-            await self._activate(known.tag.uid, known)
+            await self._activate(waiting, known)
         except (CuscutaError, ValueError) as error:  # mostly: another replica took the last place, or NATS is away
             self._room = 0
-            self._log.info("a job goes through the queue after all", uid=known.tag.uid, cause=str(error))
-            await self._queue(_waiting(known))
+            self._log.info("a job goes through the queue after all", uid=waiting.uid, cause=str(error))
+            await self._queue(waiting)
 
     async def _admit_last(self, waiting: Waiting) -> None:
         try:
@@ -220,7 +220,7 @@ class Admission:
 
     async def _admit(self, waiting: Waiting) -> None:
         try:
-            await self._activate(waiting.uid)
+            await self._activate(waiting)
         except NoRoom:  # another replica took the last place
             self._turns.ended(waiting.uid)
             await self._bus.clock.sleep(_FREE_S)
@@ -236,22 +236,17 @@ class Admission:
     async def _queue(self, waiting: Waiting) -> None:
         """Send a job back to admission, here or in another replica."""
         try:
-            await self._bus.broker.insist(lambda: self._bus.work.admit(waiting))
+            await self._bus.broker.insist(lambda: self._bus.lanes.admit(waiting))
         except CuscutaError as error:  # the queue is full: the reaper sends it to admission later
             self._log.error("a job could not be queued", uid=waiting.uid, cause=str(error))
         self._turns.waits((waiting.priority, waiting.group))
         self.hint()
 
-    async def _activate(self, uid: str, known: Known | None = None) -> bool:
-        return await activate(self._bus, uid, await self._seats(), known)
+    async def _activate(self, waiting: Waiting, known: Known | None = None) -> bool:
+        return await activate(self._bus, waiting, await self._seats(), known)
 
     async def _seats(self) -> int:
         now = self._bus.clock.monotonic()
         if now - self._seen_seats[0] >= _SEATS_S:
             self._seen_seats = now, sum(presence.seats for presence in await self._bus.workers())
         return self._seen_seats[1] or self._settings.default_seats
-
-
-def _waiting(known: Known) -> Waiting:
-    essential = known.tag.essential
-    return Waiting(known.tag.uid, essential.priority, essential.group)

@@ -9,9 +9,10 @@ from cuscuta.broker import Bus
 from cuscuta.broker.assets import Misconfigured, ensure
 from cuscuta.broker.feed import Feed
 from cuscuta.broker.projection import Projection
+from cuscuta.codec import RecordError, decode
 from cuscuta.db import Accounts, Database, Vault
 from cuscuta.db.vault import VaultError
-from cuscuta.model import Announcement, RecordError, decode
+from cuscuta.model import Announcement
 from cuscuta.service import Process
 from cuscuta.settings import Settings
 from entry import app

@@ -20,9 +20,10 @@ import aiohttp
 from cuscuta import __version__, limits, subjects
 from cuscuta.broker import Bus, Delivery, Puller
 from cuscuta.broker.assets import HOOK_ACK_WAIT_S, ensure_hooks
+from cuscuta.codec import RecordError, decode, encode
 from cuscuta.errors import BrokerUnavailable, CuscutaError
 from cuscuta.logs import Logger
-from cuscuta.model import Event, JobStatus, JobTag, RecordError, decode, encode
+from cuscuta.model import Event, JobStatus, JobTag
 from cuscuta.settings import Settings
 from entry.destinations import public
 

@@ -2,9 +2,10 @@
 
 from cuscuta import limits, spans
 from cuscuta.broker.activate import activate
+from cuscuta.broker.lanes import Waiting
 from cuscuta.broker.settle import Settled, settle
 from cuscuta.errors import NoRoom
-from cuscuta.model import DeadChunk, JobStatus
+from cuscuta.model import DeadChunk, JobStatus, Priority
 from cuscuta.subjects import chunk
 from reaper.duty import Patience, Scene
 
@@ -29,7 +30,7 @@ class LostRunning:
         for uid in self._patience.over({u for u in uids if u not in consumers or u not in active}):
             scene.log.warning("a running job lost its consumer or active entry; mended", uid=uid)
             try:
-                mended += await activate(bus, uid, scene.settings.default_seats)
+                mended += await activate(bus, Waiting(uid, Priority.NORMAL), scene.settings.default_seats)
             except NoRoom:
                 scene.log.warning("no room for the consumer of a running job; trying again", uid=uid)
         exhausted = set()

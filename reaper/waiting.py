@@ -41,7 +41,7 @@ class LostWaiting:
             else:
                 lanes[row.lane] = row
         for lane in list(lanes)[: limits.DUTY_BATCH]:
-            head = await work.head(lane)
+            head = await scene.bus.lanes.head(lane)
             if head and head.uid in rows and head.uid not in admitted:
                 suspects.add(head.uid)
         mended = 0

@@ -13,9 +13,10 @@ import msgspec
 from cuscuta import backoff, errors, limits, telemetry
 from cuscuta.broker.settle import close
 from cuscuta.clock import wait_for_event
+from cuscuta.codec import encode
 from cuscuta.db.leases import Return
 from cuscuta.errors import CuscutaError, Verdict, verdict_of
-from cuscuta.model import Item, ItemError, JobStatus, encode
+from cuscuta.model import Item, ItemError, JobStatus
 from cuscuta.spans import Span
 from worker import balance, choice, pieces, window
 from worker.account import Account, Cut, LeaseLost

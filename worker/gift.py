@@ -9,8 +9,9 @@ stands in later chunks inside of it.
 import asyncio
 
 from cuscuta import spans, subjects
+from cuscuta.codec import encode
 from cuscuta.errors import BrokerRefused, BrokerUnavailable
-from cuscuta.model import ChunkBody, encode
+from cuscuta.model import ChunkBody
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 from worker import pieces

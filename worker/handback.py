@@ -1,9 +1,12 @@
 """Putting work back into the queue, the next incarnation before the old one's end; or giving it up, with a grave."""
 
+import contextlib
+
 from cuscuta import subjects
 from cuscuta.broker import Delivery
+from cuscuta.codec import encode
 from cuscuta.errors import BrokerRefused, BrokerUnavailable
-from cuscuta.model import ChunkBody, DeadChunk, encode
+from cuscuta.model import ChunkBody, DeadChunk
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 from worker.gaps import unclaimed
@@ -44,3 +47,15 @@ async def give_up(kit: Kit, piece: Piece, reason: str) -> Delivery:
         kit.log.debug("a term was not heard; the chunk comes again and is given up again", cause=str(error))
     kit.holds.drop(piece.hold)
     return piece.hold.delivery
+
+
+async def bury_malformed(kit: Kit, delivery: Delivery, reason: str) -> None:
+    """File a message that is no chunk, then end it."""
+    uid = subjects.parse_uid(delivery.subject)
+    kit.log.error("a message in the work queue is no chunk", subject=delivery.subject, cause=reason)
+    dead = DeadChunk(uid, None, f"malformed: {reason}", delivery.delivered, kit.bus.clock.wall(), kit.name)
+    await kit.bus.broker.insist(lambda: kit.bus.bury(dead, delivery.sequence))
+    with contextlib.suppress(BrokerUnavailable):
+        await delivery.term("malformed")
+    if job := kit.jobs.get(uid):
+        job.unsettled = delivery

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from cuscuta import subjects
 from cuscuta.broker import Bus, Delivery
 from cuscuta.clock import wait_for_event
+from cuscuta.codec import RecordError, decode
 from cuscuta.errors import BrokerUnavailable
-from cuscuta.model import ActiveJob, Announcement, RecordError, decode
+from cuscuta.model import ActiveJob, Announcement
 from cuscuta.spans import Span
 from worker import choice
 

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from cuscuta import __version__
 from cuscuta.broker import Bus
 from cuscuta.clock import wait_for_event
+from cuscuta.codec import encode
 from cuscuta.errors import BrokerUnavailable
 from cuscuta.health import Health
-from cuscuta.model import Presence, encode
+from cuscuta.model import Presence
 from cuscuta.service import Process
 from worker.seat import Seat
 

@@ -13,8 +13,9 @@ import msgspec
 
 from cuscuta import spans, subjects
 from cuscuta.broker.settle import close
+from cuscuta.codec import encode
 from cuscuta.errors import BrokerUnavailable, CuscutaError, Throttled, UpstreamError, Verdict, verdict_of
-from cuscuta.model import ItemError, JobStatus, encode
+from cuscuta.model import ItemError, JobStatus
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 from worker import balance

@@ -8,17 +8,18 @@ from cuscuta import spans, subjects
 from cuscuta.broker import Delivery, Puller
 from cuscuta.broker.pull import Pulled
 from cuscuta.clock import wait_for_event
+from cuscuta.codec import RecordError
 from cuscuta.db import Lease
 from cuscuta.db.leases import Return
 from cuscuta.errors import BrokerUnavailable, CuscutaError
-from cuscuta.model import DeadChunk, RecordError, decode_chunk
+from cuscuta.model import decode_chunk
 from cuscuta.spans import Span
 from worker import balance, choice, pieces
 from worker.account import HALT_GRACE_S, Account
 from worker.chunk import ChunkRun
 from worker.ending import settle_if_done
 from worker.gaps import unclaimed
-from worker.handback import put_back
+from worker.handback import bury_malformed, put_back
 from worker.jobs import DRY_S, Job
 from worker.kit import Kit
 from worker.pieces import Piece
@@ -213,7 +214,7 @@ class Seat:
         try:
             return Piece(hold, subjects.parse_chunk(delivery.subject), decode_chunk(delivery.data))
         except (ValueError, RecordError) as error:
-            await self._bury_malformed(delivery, str(error))
+            await bury_malformed(self._kit, delivery, str(error))
             self._kit.holds.drop(hold)
             return None
 
@@ -275,16 +276,6 @@ class Seat:
         if self._fresh(stored, stretch[0]):
             return [pieces.whole(stretch)]
         return [gap for piece in stretch for gap in await unclaimed(self._kit, piece.name)]
-
-    async def _bury_malformed(self, delivery: Delivery, reason: str) -> None:
-        kit, uid = self._kit, subjects.parse_uid(delivery.subject)
-        kit.log.error("a message in the work queue is no chunk", subject=delivery.subject, cause=reason)
-        dead = DeadChunk(uid, None, f"malformed: {reason}", delivery.delivered, kit.bus.clock.wall(), kit.name)
-        await kit.bus.broker.insist(lambda: kit.bus.bury(dead, delivery.sequence))
-        with contextlib.suppress(BrokerUnavailable):
-            await delivery.term("malformed")
-        if job := kit.jobs.get(uid):
-            job.unsettled = delivery
 
     def _stray(self, delivery: Delivery) -> None:
         """A message for a pull that was left: back with it, somebody idle is quicker."""

@@ -10,20 +10,24 @@ import asyncio
 from cuscuta import settling, spans, subjects
 from cuscuta.broker.bus import Bus
 from cuscuta.broker.catalogues import CatalogueMissing
+from cuscuta.broker.lanes import Waiting
 from cuscuta.broker.settle import close, close_late, settle, tidy
 from cuscuta.broker.tags import Known
+from cuscuta.codec import encode
 from cuscuta.limits import FIRST_CHUNKS, LATER_CHUNKS
-from cuscuta.model import ActiveJob, ChunkBody, Failure, JobStatus, JobTag, encode
+from cuscuta.model import ActiveJob, ChunkBody, Failure, JobStatus, JobTag
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 
 
-async def activate(bus: Bus, uid: str, seats: int, known: Known | None = None) -> bool:
+async def activate(bus: Bus, waiting: Waiting, seats: int, known: Known | None = None) -> bool:
     """Let a job's chunks out; False if it is not there, not its turn, or ended. Raises NoRoom, BrokerUnavailable.
 
     `known` is the tag of a job that was accepted a moment ago and whose turn it is.
     """
-    known = known or await _runnable(bus, uid)
+    uid, place = waiting.uid, waiting.place
+    if known is None:
+        known, place = await _runnable(bus, waiting)
     if known is None:
         return False
     tag = known.tag
@@ -43,6 +47,7 @@ async def activate(bus: Bus, uid: str, seats: int, known: Known | None = None) -
         unfixed = not tag.queue.seats
         first = unfixed and len(tag.run_ids) == 1  # a further run has results of the ones before
         tag.queue.seats = tag.queue.seats or max(1, seats)
+        tag.queue.place = place
         return unfixed
 
     fixed, _ = await asyncio.gather(
@@ -59,17 +64,18 @@ async def activate(bus: Bus, uid: str, seats: int, known: Known | None = None) -
     return await _let_out(bus, fixed, plan, todo, first)
 
 
-async def _runnable(bus: Bus, uid: str) -> Known | None:
-    known = await bus.tags.read(uid)
+async def _runnable(bus: Bus, waiting: Waiting) -> tuple[Known | None, int]:
+    """The job and its place in its lane."""
+    known = await bus.tags.read(waiting.uid)
     if known is None:
-        return None
+        return None, 0
     if known.tag.status.terminal:
         await tidy(bus, known.tag)
-        return None
-    lane = known.tag.essential.lane
-    if lane and ((head := await bus.work.head(lane)) is None or head.uid != uid):
-        return None  # its turn comes when the job before it is released
-    return known
+        return None, 0
+    if (lane := known.tag.essential.lane) is None:
+        return known, 0
+    place = await bus.lanes.turn(lane, waiting)
+    return (known if place else None), place  # else its turn comes when the job before it is released
 
 
 async def _let_out(bus: Bus, known: Known, plan: list[Span], todo: list[Span], first: bool) -> bool:

@@ -4,26 +4,16 @@ from cuscuta import subjects
 from cuscuta.broker.catalogues import Catalogues
 from cuscuta.broker.connection import Broker
 from cuscuta.broker.kv import Bucket
+from cuscuta.broker.lanes import Lanes
 from cuscuta.broker.results import Results
 from cuscuta.broker.schedules import Schedules
 from cuscuta.broker.tags import Tags
 from cuscuta.broker.work import Work
 from cuscuta.clock import Clock
+from cuscuta.codec import RecordError, decode, encode
 from cuscuta.errors import BrokerUnavailable
 from cuscuta.logs import Logger
-from cuscuta.model import (
-    ActiveJob,
-    Announcement,
-    DeadChunk,
-    Event,
-    JobStatus,
-    JobTag,
-    Presence,
-    Priority,
-    RecordError,
-    decode,
-    encode,
-)
+from cuscuta.model import ActiveJob, Announcement, DeadChunk, Event, JobStatus, JobTag, Presence, Priority
 from cuscuta.settings import Settings
 
 __all__ = ["Bus"]
@@ -43,6 +33,7 @@ class Bus:
         self.catalogues = Catalogues(Bucket(self.broker, subjects.CATALOGUES))
         self.schedules = Schedules(self.broker, Bucket(self.broker, subjects.SCHEDULE_RECORDS), settings.retention_s)
         self.work = Work(self.broker, settings)
+        self.lanes = Lanes(self.broker, self.work)
 
     async def announce(
         self, kind: str, uid: str, active: ActiveJob | None = None, queue: tuple[Priority, str] | None = None

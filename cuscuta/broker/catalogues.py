@@ -11,7 +11,8 @@ from collections import OrderedDict
 
 from cuscuta import limits, subjects
 from cuscuta.broker.kv import Bucket
-from cuscuta.model import CatalogueHead, CatalogueName, Item, RecordError, decode, encode
+from cuscuta.codec import RecordError, decode, encode
+from cuscuta.model import CatalogueHead, CatalogueName, Item
 from cuscuta.spans import Grid, Span, make_grid
 
 _HEADS = 16  # heads kept in memory, at most 100 KiB each

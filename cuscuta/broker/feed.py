@@ -14,9 +14,10 @@ from typing import NamedTuple
 from cuscuta import limits, subjects
 from cuscuta.broker.connection import Broker
 from cuscuta.clock import wait_for_event
+from cuscuta.codec import RecordError, decode
 from cuscuta.errors import BrokerUnavailable
 from cuscuta.logs import Logger
-from cuscuta.model import Event, RecordError, decode
+from cuscuta.model import Event
 
 _EVERY_S = 1.0  # without a hint
 _BATCH = 256

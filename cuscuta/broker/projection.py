@@ -15,10 +15,11 @@ from msgspec import Struct
 from cuscuta import limits
 from cuscuta.broker.kv import Bucket
 from cuscuta.clock import Clock, wait_for_event
+from cuscuta.codec import RecordError, decode
 from cuscuta.errors import BrokerUnavailable
 from cuscuta.limits import BATCH_GET_SUBJECTS
 from cuscuta.logs import Logger
-from cuscuta.model import JobStatus, JobTag, Priority, RecordError, decode
+from cuscuta.model import JobStatus, JobTag, Priority
 
 _EVERY_S = 1.0
 

@@ -9,8 +9,9 @@ import msgspec
 from cuscuta import limits, spans, subjects
 from cuscuta.broker.connection import Broker
 from cuscuta.broker.kv import Bucket
+from cuscuta.codec import RecordError, decode, encode
 from cuscuta.errors import ResultTooLarge, TooLarge
-from cuscuta.model import ChunkResult, ItemError, RecordError, decode, encode
+from cuscuta.model import ChunkResult, ItemError
 from cuscuta.spans import Span
 
 NULL = msgspec.Raw(b"null")

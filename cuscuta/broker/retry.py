@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cuscuta import subjects
 from cuscuta.broker.bus import Bus
 from cuscuta.broker.settle import tidy
-from cuscuta.broker.submit import Offer, enqueue
+from cuscuta.broker.submit import Offer, enqueue, queue_it
 from cuscuta.broker.tags import Known
 from cuscuta.broker.unique import claim
 from cuscuta.errors import InputError
@@ -16,7 +16,7 @@ from cuscuta.model import JobStatus, JobTag, Progress, Queue
 from cuscuta.uids import new_uid
 
 
-async def retry(bus: Bus, uid: str, offer: Offer = lambda known: False) -> JobTag | None:
+async def retry(bus: Bus, uid: str, offer: Offer = queue_it) -> JobTag | None:
     """Begin a further run; None if there is no such job. Raises InputError (409) if there is nothing to run."""
     run_id = new_uid(bus.clock.wall())
     while True:

@@ -10,9 +10,9 @@ from cuscuta import subjects
 from cuscuta.broker.connection import NOT_FOUND, Broker
 from cuscuta.broker.kv import Bucket, Entry, subject_list
 from cuscuta.broker.work import GONE
+from cuscuta.codec import RecordError, decode, encode
 from cuscuta.errors import BrokerRefused, Conflict
 from cuscuta.limits import BATCH_GET_SUBJECTS
-from cuscuta.model import RecordError, decode, encode
 from cuscuta.schedule import Schedule
 
 Change = Callable[[Schedule], Schedule]

@@ -158,14 +158,21 @@ async def tidy(bus: Bus, tag: JobTag) -> None:
     """
     uid, lane = tag.uid, tag.essential.lane
     await bus.announce("ended", uid)  # before the lane goes on: nobody polls for this one when the next one starts
-    entry = await bus.work.first(subjects.lane_entry(lane, uid)) if lane else None
+    place = await _place(bus, tag)
     if await _runs_again(bus, tag):
         return
     await _leave_bus(bus, tag)
     if lane and (tag.status is not JobStatus.FAILED or await _stop_lane(bus, lane, uid)):
-        if entry is not None:
-            await bus.work.delete(entry.sequence)
+        if place:
+            await bus.lanes.leave(lane, place)
         await release_lane(bus, lane)
+
+
+async def _place(bus: Bus, tag: JobTag) -> int:
+    if tag.queue.place or not tag.essential.lane:
+        return tag.queue.place
+    entry = await bus.work.first(subjects.lane_entry(tag.essential.lane, tag.uid))  # it ended before its turn came
+    return entry.sequence if entry else 0
 
 
 async def _runs_again(bus: Bus, tag: JobTag) -> bool:
@@ -230,7 +237,7 @@ async def _stop_lane(bus: Bus, lane: str, uid: str) -> bool:
     long row the reaper, who finds that entry, ends the rest.
     """
     for _ in range(limits.LANE_STOPS):
-        entry = await bus.work.behind(lane, uid)
+        entry = await bus.lanes.behind(lane, uid)
         known = await bus.tags.read(entry[0]) if entry else None
         if entry is None or known is None or known.tag.essential.lane_policy != "stop":
             return True
@@ -247,18 +254,16 @@ async def _stop_lane(bus: Bus, lane: str, uid: str) -> bool:
 
 async def release_lane(bus: Bus, lane: str) -> None:
     """Send a lane's head to admission; heads that have ended are passed over."""
-    while head := await bus.work.head(lane):
-        entry = await bus.work.first(subjects.lane_entry(lane, head.uid))
+    while head := await bus.lanes.head(lane):
         tag = await bus.tags.get(head.uid)
         if tag and not tag.status.terminal:
             if tag.status is JobStatus.QUEUEING:
-                await bus.work.admit_if_head(head.uid, lane)
+                await bus.lanes.admit(head)
             await bus.announce("submitted", head.uid, queue=(tag.essential.priority, tag.essential.group))
             return
         if tag and tag.status is JobStatus.FAILED and not await _stop_lane(bus, lane, head.uid):
             return
-        if entry is not None:
-            await bus.work.delete(entry.sequence)
+        await bus.lanes.leave(lane, head.place)
 
 
 async def note_failures(bus: Bus, uid: str, failures: Sequence[Failure]) -> None:

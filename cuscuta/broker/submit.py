@@ -2,21 +2,26 @@
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from cuscuta import limits
 from cuscuta.broker import after
 from cuscuta.broker.bus import Bus
+from cuscuta.broker.lanes import Waiting
 from cuscuta.broker.tags import Known
-from cuscuta.broker.work import Waiting
 from cuscuta.dependencies import Turn
 from cuscuta.errors import InputError, QueueFull
 from cuscuta.model import Essential, JobStatus, JobTag, Queue
 
-Offer = Callable[[Known], bool]
+Offer = Callable[[Known, Waiting], bool]
 
 
-async def submit(
-    bus: Bus, uid: str, essential: Essential, *, named: bool = False, offer: Offer = lambda known: False
-) -> JobTag:
+def queue_it(known: Known, waiting: Waiting) -> bool:
+    """The offer that nobody takes: the job goes through the queue."""
+    return False
+
+
+async def submit(bus: Bus, uid: str, essential: Essential, *, named: bool = False, offer: Offer = queue_it) -> JobTag:
     """Accept a job, or find it accepted already. Raises InputError (409) for a uid with another body, QueueFull.
 
     A `named` uid comes from an Idempotency-Key and may have been a job's before, whose retention is over: what that
@@ -49,7 +54,7 @@ def must_be_alike(standing: JobTag, digest: str) -> None:
         )
 
 
-async def begin(bus: Bus, known: Known, offer: Offer = lambda known: False) -> Turn:
+async def begin(bus: Bus, known: Known, offer: Offer = queue_it) -> Turn:
     """Let an accepted job take its way if it waits for no other; whoever gets NEVER must end it. Safe to repeat."""
     if known.tag.essential.after:
         await after.wait(bus, known.tag)
@@ -62,7 +67,7 @@ async def begin(bus: Bus, known: Known, offer: Offer = lambda known: False) -> T
     return Turn.BEGIN
 
 
-async def enqueue(bus: Bus, known: Known, offer: Offer = lambda known: False) -> None:
+async def enqueue(bus: Bus, known: Known, offer: Offer = queue_it) -> None:
     """Put an accepted job where admission will find it; safe to repeat.
 
     A job whose turn it is at once may be taken by `offer`. It has no admit message then; should the taker die, it is a
@@ -74,8 +79,10 @@ async def enqueue(bus: Bus, known: Known, offer: Offer = lambda known: False) ->
     """
     uid, essential = known.tag.uid, known.tag.essential
     waiting = Waiting(uid, essential.priority, essential.group)
-    if essential.lane is None or await bus.work.enter_lane(waiting, essential.lane):
-        if offer(known):
+    place = await bus.lanes.enter(waiting, essential.lane) if essential.lane else 0
+    if place or essential.lane is None:
+        waiting = replace(waiting, place=place)
+        if offer(known, waiting):
             return
-        await bus.work.admit(waiting)
+        await bus.lanes.admit(waiting)
     await bus.announce("submitted", uid, queue=(essential.priority, essential.group))

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cuscuta.broker.kv import Bucket
+from cuscuta.codec import decode, encode
 from cuscuta.errors import Conflict
-from cuscuta.model import JobTag, decode, encode
+from cuscuta.model import JobTag
 from cuscuta.transitions import allowed
 
 Edit = Callable[[JobTag], bool]

@@ -5,8 +5,9 @@ A subject of the work queue can stand once, so whoever publishes it first is the
 
 from cuscuta import subjects
 from cuscuta.broker.bus import Bus
-from cuscuta.broker.work import Waiting
-from cuscuta.model import Essential, JobTag, RecordError, decode, encode
+from cuscuta.broker.lanes import Waiting
+from cuscuta.codec import RecordError, decode, encode
+from cuscuta.model import Essential, JobTag
 
 _ACCEPTED_S, _LOOK_S = 2.0, 0.1  # a job that has not been accepted so long after its claim never will be
 

@@ -1,22 +1,19 @@
-"""The work queue: lane entries, jobs that wait for admission, chunks. A subject stands in it once."""
+"""The work queue: chunks and their consumers, and the stream below it all. A subject stands in it once."""
 
 import base64
-import contextlib
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any
-
-from msgspec import Struct
+from typing import Any, NamedTuple
 
 from cuscuta import subjects
 from cuscuta.broker import assets
 from cuscuta.broker.batch import Message, publish_batch
 from cuscuta.broker.connection import NOT_FOUND, Broker
-from cuscuta.broker.heads import Found, Heads
 from cuscuta.broker.kv import subject_list
-from cuscuta.errors import BrokerRefused, Conflict, Standing
+from cuscuta.codec import encode
+from cuscuta.errors import BrokerRefused, Standing
 from cuscuta.limits import BATCH_GET_SUBJECTS, BATCH_MESSAGES
-from cuscuta.model import ChunkBody, Priority, RecordError, decode, encode
+from cuscuta.model import ChunkBody
 from cuscuta.settings import Settings
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
@@ -24,12 +21,12 @@ from cuscuta.subjects import ChunkName
 GONE = (10043, 10057)  # what a deletion is refused with when the message was acknowledged a moment ago
 
 
-class Waiting(Struct, frozen=True, omit_defaults=True):
-    """Body of lane entries and admit messages."""
+class Found(NamedTuple):
+    """A message of the stream, read without a consumer."""
 
-    uid: str
-    priority: Priority
-    group: str = ""
+    subject: str
+    sequence: int
+    data: bytes
 
 
 class Work:
@@ -38,7 +35,6 @@ class Work:
     def __init__(self, broker: Broker, settings: Settings) -> None:
         self._broker, self._settings = broker, settings
         self.stream = subjects.work_stream()
-        self._heads = Heads()
         self.messages = 0  # what stood in the stream at the last look
 
     async def put(self, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> bool:
@@ -48,93 +44,6 @@ class Work:
         except Standing:
             return False
         return True
-
-    # --- lanes and admission -------------------------------------------------------------------------------------
-
-    async def enter_lane(self, waiting: Waiting, lane: str) -> bool:
-        """Put a job into its lane; whether the lane was empty, so that it is the job's turn now.
-
-        A job that comes into a lane with others is sent to admission if it should be its turn after all. The condition
-        on a whole lane costs the server a look at each of its entries, so it is spared where a head is known to stand.
-        """
-        body = encode(waiting)
-        entry = subjects.lane_entry(lane, waiting.uid)
-        only_if_empty = {
-            "Nats-Expected-Last-Subject-Sequence": "0",
-            "Nats-Expected-Last-Subject-Sequence-Subject": subjects.lane_all(lane),
-        }
-        if await self._known_head(lane) is None:
-            with contextlib.suppress(Conflict, Standing):
-                self._heads.put(lane, Found(entry, await self._broker.publish(entry, body, only_if_empty), body))
-                return True
-        await self.put(entry, body)
-        await self.admit_if_head(waiting.uid, lane)
-        return False
-
-    async def admit(self, waiting: Waiting) -> None:
-        """Send a job whose turn it is to admission."""
-        await self.put(subjects.admit(waiting.priority, waiting.group, waiting.uid), encode(waiting))
-
-    async def claim(self, priority: Priority, group: str) -> str | None:
-        """Take the next job of a group out of admission: its uid, which nobody else is given; None if none waits.
-
-        Whoever is given it admits it, or sends it back; what a crash in between leaves, a job in no queue, the reaper
-        mends.
-        """
-        while found := await self.first(subjects.admit_all(priority, group)):
-            if await self.delete(found.sequence):
-                with contextlib.suppress(ValueError):  # put there by hand
-                    return subjects.parse_admit(found.subject)
-        return None
-
-    async def head(self, lane: str) -> Waiting | None:
-        """The job whose turn it is in a lane."""
-        while found := await self._known_head(lane) or await self.first(subjects.lane_all(lane)):
-            try:
-                _, uid = subjects.parse_lane(found.subject)
-            except ValueError:
-                await self.purge(found.subject)  # put there by hand, and in everybody's way
-                continue
-            self._heads.put(lane, found)
-            try:
-                waiting = decode(found.data, Waiting)
-                return Waiting(uid, waiting.priority, waiting.group)
-            except RecordError:  # published by hand; the subject says enough
-                return Waiting(uid, Priority.NORMAL)
-        return None
-
-    async def _known_head(self, lane: str) -> Found | None:
-        """The lane's head as it was seen here last, if it still stands: nothing can have come before it.
-
-        To find the head of a lane of 10,000 costs the server milliseconds; to see that one entry stands, 0.2 ms.
-        """
-        known = self._heads.get(lane)
-        if known is None:
-            return None
-        found = await self.first(known.subject)
-        if found is not None and found.sequence == known.sequence:
-            return found
-        self._heads.forget(lane)
-        return None
-
-    async def behind(self, lane: str, uid: str) -> tuple[str, int] | None:
-        """The job that stands right behind another one in a lane, and its entry's sequence."""
-        mine = await self.first(subjects.lane_entry(lane, uid))
-        if mine is None:
-            return None
-        found = await self.first(subjects.lane_all(lane), mine.sequence + 1)
-        return (subjects.parse_lane(found.subject)[1], found.sequence) if found else None
-
-    async def admit_if_head(self, uid: str, lane: str) -> None:
-        """Send a job to admission if it is its lane's turn; closes the gap between a release and a late entry."""
-        head = await self.head(lane)
-        if head and head.uid == uid:
-            await self.admit(head)
-
-    async def leave_lane(self, lane: str, uid: str) -> Waiting | None:
-        """Take a job's entry out of its lane; the new head, which the caller sends to admission."""
-        await self.purge(subjects.lane_entry(lane, uid))
-        return await self.head(lane)
 
     async def active_consumers(self) -> int:
         """How many jobs have a consumer now; also looks how much stands in the stream."""

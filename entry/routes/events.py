@@ -13,8 +13,8 @@ from litestar.status_codes import HTTP_204_NO_CONTENT
 
 from cuscuta.broker.feed import Filed
 from cuscuta.clock import wait_for_event
+from cuscuta.codec import encode
 from cuscuta.errors import BrokerUnavailable, InputError
-from cuscuta.model import encode
 from entry.context import Context
 from entry.problems import REFUSALS
 from entry.routes.jobs import find

@@ -167,7 +167,7 @@ async def _waiting_for(context: Context, tag: JobTag) -> str | None:
             if (row := context.projection.get(before)) and not row.status.terminal:
                 return f"job {before}, after which it runs"
         lane = tag.essential.lane
-        if lane and (head := await bus.work.head(lane)) and head.uid != tag.uid:
+        if lane and (head := await bus.lanes.head(lane)) and head.uid != tag.uid:
             return f"job {head.uid}, which is before it in its lane"
         active = await bus.work.active_consumers()
         if active >= context.settings.max_active_jobs:

@@ -11,8 +11,9 @@ from litestar.params import Parameter
 from litestar.response import Stream
 
 from cuscuta import spans
+from cuscuta.codec import encode
 from cuscuta.errors import BrokerUnavailable, InputError
-from cuscuta.model import ChunkResult, JobTag, encode
+from cuscuta.model import ChunkResult, JobTag
 from cuscuta.spans import Span
 from entry import tables
 from entry.context import Context

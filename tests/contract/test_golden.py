@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cuscuta import model
-from cuscuta.broker.work import Waiting
-from cuscuta.model import RecordError, decode, encode
+from cuscuta.broker.lanes import Waiting
+from cuscuta.codec import RecordError, decode, encode
 from cuscuta.schedule import Schedule
 
 GOLDEN = Path(__file__).parent / "golden"

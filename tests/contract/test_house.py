@@ -166,7 +166,7 @@ def test_bus_names_are_as_the_docs_show_them() -> None:
 
 
 def test_values_need_the_standard_library_and_msgspec_only() -> None:
-    values = ("limits", "errors", "uids", "backoff", "spans", "model", "transitions", "settling", "subjects")
+    values = ("limits", "errors", "uids", "backoff", "spans", "codec", "model", "transitions", "settling", "subjects")
     for module in values:
         for node in ast.walk(ast.parse((ROOT / "cuscuta" / f"{module}.py").read_text())):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []

@@ -5,7 +5,8 @@ import time
 from datetime import UTC, datetime, timedelta
 
 from cuscuta import subjects
-from cuscuta.model import ChunkBody, encode
+from cuscuta.codec import encode
+from cuscuta.model import ChunkBody
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 from tests.conftest import MakeHouse

@@ -9,7 +9,8 @@ from typing import Any
 
 from cuscuta import subjects
 from cuscuta.broker.settle import tidy
-from cuscuta.model import Event, JobStatus, encode
+from cuscuta.codec import encode
+from cuscuta.model import Event, JobStatus
 from tests.conftest import MakeHouse
 from tests.support.answers import Answer, Seen, Server
 from tests.support.api import refused

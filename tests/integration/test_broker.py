@@ -4,22 +4,15 @@ import asyncio
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from cuscuta import errors, limits, subjects
 from cuscuta.broker import Bus, Delivery, Puller
 from cuscuta.broker.assets import ensure, streams
 from cuscuta.broker.batch import Message, publish_batch
-from cuscuta.broker.work import Waiting
-from cuscuta.model import (
-    ChunkBody,
-    ChunkResult,
-    Item,
-    ItemError,
-    JobStatus,
-    JobTag,
-    Priority,
-    encode,
-)  # fmt: skip
+from cuscuta.broker.lanes import Waiting
+from cuscuta.codec import encode
+from cuscuta.model import ChunkBody, ChunkResult, Item, ItemError, JobStatus, JobTag, Priority
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 from cuscuta.uids import new_uid, token_from
@@ -68,8 +61,17 @@ async def test_publishing_chunks_twice_changes_nothing(bus: Bus) -> None:
 
 async def enter(bus: Bus, uid: str, priority: Priority, lane: str) -> None:
     waiting = Waiting(uid, priority)
-    if await bus.work.enter_lane(waiting, lane):
-        await bus.work.admit(waiting)
+    if place := await bus.lanes.enter(waiting, lane):
+        await bus.lanes.admit(replace(waiting, place=place))
+
+
+async def leave(bus: Bus, lane: str) -> Waiting | None:
+    """Take a lane's head out of it; the next one."""
+    head = await bus.lanes.head(lane)
+    assert head is not None
+    assert await bus.lanes.leave(lane, head.place)
+    assert not await bus.lanes.leave(lane, head.place)  # twice: harmless
+    return await bus.lanes.head(lane)
 
 
 async def test_only_the_head_of_a_lane_is_admitted(bus: Bus) -> None:
@@ -78,25 +80,45 @@ async def test_only_the_head_of_a_lane_is_admitted(bus: Bus) -> None:
         await enter(bus, uid, Priority.HIGH, LANE)
         await enter(bus, uid, Priority.HIGH, LANE)  # twice: harmless
     assert await bus.work.subjects(subjects.ADMITS) == [subjects.admit(Priority.HIGH, "", uids[0])]
-    head = await bus.work.leave_lane(LANE, uids[0])
+    head = await leave(bus, LANE)
     assert head is not None
     assert (head.uid, head.priority) == (uids[1], Priority.HIGH)
-    assert await bus.work.leave_lane(LANE, uids[1]) is not None
-    assert await bus.work.leave_lane(LANE, uids[2]) is None
+    assert await leave(bus, LANE) is not None
+    assert await leave(bus, LANE) is None
+
+
+async def test_whose_turn_it_is_in_a_lane(bus: Bus) -> None:
+    """A place is believed while the entry stands at it; without one, or with a wrong one, the lane is asked."""
+    uids = [new_uid(NOW) for _ in range(3)]
+    for uid in uids:
+        await enter(bus, uid, Priority.HIGH, LANE)
+    first, second, _ = (Waiting(uid, Priority.HIGH) for uid in uids)
+    place = await bus.lanes.turn(LANE, first)
+    assert place
+    claimed = await bus.lanes.claim(Priority.HIGH, "")
+    assert claimed is not None
+    assert (claimed.uid, claimed.place) == (first.uid, place)
+    assert await bus.lanes.turn(LANE, claimed) == place
+    assert await bus.lanes.turn(LANE, second) == 0
+    assert await bus.lanes.turn(LANE, replace(second, place=place)) == 0
+    after = await leave(bus, LANE)
+    assert after is not None
+    assert await bus.lanes.turn(LANE, claimed) == 0
+    assert await bus.lanes.turn(LANE, second) == await bus.lanes.turn(LANE, after) == after.place
 
 
 async def test_a_job_that_waits_is_claimed_by_one_only(bus: Bus) -> None:
     """Twenty at once for ten jobs of one group: each job is given to one of them, in order; other groups are left."""
     uids = [new_uid(NOW) for _ in range(10)]
     for uid in uids:
-        await bus.work.admit(Waiting(uid, Priority.NORMAL, "red"))
+        await bus.lanes.admit(Waiting(uid, Priority.NORMAL, "red"))
     await bus.work.put("cuscuta.admit.normal.everyone.nonsense", b"{}")  # by hand
     other = new_uid(NOW)
-    await bus.work.admit(Waiting(other, Priority.NORMAL))
-    claimed = await asyncio.gather(*(bus.work.claim(Priority.NORMAL, "red") for _ in range(20)))
-    assert sorted(uid for uid in claimed if uid) == sorted(uids)
-    assert await bus.work.claim(Priority.LOW, "red") is None
-    assert await bus.work.claim(Priority.NORMAL, "") == other
+    await bus.lanes.admit(Waiting(other, Priority.NORMAL))
+    claimed = await asyncio.gather(*(bus.lanes.claim(Priority.NORMAL, "red") for _ in range(20)))
+    assert sorted(waiting.uid for waiting in claimed if waiting) == sorted(uids)
+    assert await bus.lanes.claim(Priority.LOW, "red") is None
+    assert await bus.lanes.claim(Priority.NORMAL, "") == Waiting(other, Priority.NORMAL)
     assert await bus.work.subjects(subjects.ADMITS) == []
 
 
@@ -107,10 +129,9 @@ async def test_a_lane_released_while_another_job_enters(bus: Bus) -> None:
         first, second = new_uid(NOW), new_uid(NOW)
         await enter(bus, first, Priority.NORMAL, lane)
 
-        async def release(lane: str = lane, first: str = first) -> None:
-            head = await bus.work.leave_lane(lane, first)
-            if head:
-                await bus.work.admit_if_head(head.uid, lane)
+        async def release(lane: str = lane) -> None:
+            if head := await leave(bus, lane):
+                await bus.lanes.admit(head)
 
         await asyncio.gather(release(), enter(bus, second, Priority.NORMAL, lane))
         assert subjects.admit(Priority.NORMAL, "", second) in await bus.work.subjects(subjects.ADMITS)

@@ -10,8 +10,9 @@ from cuscuta.broker import Bus
 from cuscuta.broker.retry import retry
 from cuscuta.broker.settle import close, close_late, tidy
 from cuscuta.broker.submit import submit
+from cuscuta.codec import decode
 from cuscuta.errors import BrokerUnavailable
-from cuscuta.model import Essential, Event, JobStatus, LanePolicy, decode
+from cuscuta.model import Essential, Event, JobStatus, LanePolicy
 from cuscuta.spans import Span
 from cuscuta.uids import new_uid, token_from
 
@@ -41,12 +42,12 @@ async def test_a_long_row_is_ended_over_several_calls(bus: Bus, monkeypatch: pyt
     failed, waits = JobStatus.FAILED, JobStatus.QUEUEING
     assert await statuses(bus, uids) == [failed] * 4 + [waits] * 6
     for _ in range(2):  # as the reaper does, who finds the failed one's entry
-        head = await bus.work.head(LANE)
+        head = await bus.lanes.head(LANE)
         assert head is not None
         assert head.uid == uids[0]
         await tidy(bus, tag)
     assert await statuses(bus, uids) == [failed] * 8 + [waits] * 2
-    head = await bus.work.head(LANE)
+    head = await bus.lanes.head(LANE)
     assert head is not None
     assert head.uid == uids[8]
 
@@ -62,7 +63,7 @@ async def test_a_failure_that_died_before_it_was_tidied_still_counts(bus: Bus) -
     await bus.tags.change(uids[1], fail)
     await close(bus, uids[0], JobStatus.CANCELLED)
     assert (await statuses(bus, uids))[2:] == [JobStatus.FAILED, JobStatus.QUEUEING]
-    head = await bus.work.head(LANE)
+    head = await bus.lanes.head(LANE)
     assert head is not None
     assert head.uid == uids[3]
 

@@ -3,7 +3,8 @@
 from cuscuta import subjects
 from cuscuta.broker import Delivery, Puller
 from cuscuta.broker.assets import make_consumer
-from cuscuta.model import ActiveJob, ChunkResult, Essential, JobStatus, JobTag, Priority, Queue, encode
+from cuscuta.codec import encode
+from cuscuta.model import ActiveJob, ChunkResult, Essential, JobStatus, JobTag, Priority, Queue
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 from cuscuta.uids import new_uid, token_from

@@ -20,12 +20,13 @@ from cuscuta import spans, subjects
 from cuscuta.broker import Bus
 from cuscuta.broker.activate import activate
 from cuscuta.broker.assets import ensure
+from cuscuta.broker.lanes import Waiting
 from cuscuta.broker.settle import settle
 from cuscuta.broker.submit import submit
 from cuscuta.clock import SystemClock
 from cuscuta.embedded.nats import Nats
 from cuscuta.logs import get
-from cuscuta.model import Essential, Item, JobStatus
+from cuscuta.model import Essential, Item, JobStatus, Priority
 from cuscuta.settings import Settings
 from cuscuta.spans import Span
 from cuscuta.uids import new_uid
@@ -172,7 +173,7 @@ async def _work(bus: Bus, settings: Settings, schedule: Schedule) -> int:
     try:
         for uid, target in uids.items():
             await submit(bus, uid, Essential(target, head.hash, "songs", Span(0, schedule.items)))
-            await activate(bus, uid, len(accounts))
+            await activate(bus, Waiting(uid, Priority.NORMAL), len(accounts))
         expected_s = schedule.jobs * schedule.items / sum(1 / s for s in latency_s.values())
         if schedule.freeze_at is not None:
             faults.append(asyncio.create_task(_later(members[0].freeze(1.0), schedule.freeze_at * expected_s)))

@@ -14,7 +14,8 @@ import jmespath.exceptions
 from yarl import URL
 
 from cuscuta import errors, limits
-from cuscuta.model import Item, encode
+from cuscuta.codec import encode
+from cuscuta.model import Item
 from worker.upstream import ratelimit
 from worker.upstream.protocol import Capacity, Session, Target, Upstream
 from worker.upstream.schema import ACCOUNT_NAMES, MEANS, POLL_NAMES, AdapterFile, Call, ErrorRule
