@@ -144,6 +144,8 @@ PACE_REMEMBERED = _bound(
 )
 HEDGE_SHARE = _bound("HEDGE_SHARE", 0.03, "-", "of a job's items that may be asked for twice [issue 3]")
 SEATS_PER_PROCESS = _bound("SEATS_PER_PROCESS", 256, "seats", "one event loop; more seats are more processes [chosen]")
+TOKENS = _bound("TOKENS", 1_000, "tokens", "of the API, the dead ones of the last 30 days included [chosen]")
+ADDRESSES = _bound("ADDRESSES", 10_000, "addresses", "whose wrong tokens a replica counts; about 2 MiB [chosen]")
 JOBS_SUMMARISED = _bound(
     "JOBS_SUMMARISED", 500_000, "jobs", "in memory of an entry replica, about 1 KiB each; the oldest ended go first"
 )

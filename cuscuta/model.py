@@ -261,6 +261,7 @@ class Event(Struct, frozen=True, omit_defaults=True):
     status: JobStatus | None = None
     detail: str | None = None  # why it failed
     run: str | None = None  # with `what` it names the event, also where one is told twice
+    group: str = ""
 
 
 class Announcement(Struct, frozen=True, omit_defaults=True):

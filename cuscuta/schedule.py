@@ -31,6 +31,12 @@ class Schedule(Struct, frozen=True, omit_defaults=True):
     error: str | None = None  # why it made none the last time
 
     @property
+    def group(self) -> str:
+        """Whose jobs it makes."""
+        labels = self.job.get("labels")
+        return str(labels.get("group", "")) if isinstance(labels, dict) else ""
+
+    @property
     def once(self) -> datetime | None:
         """The time of a schedule that fires once."""
         return datetime.fromisoformat(self.when) if _TIME.match(self.when) else None

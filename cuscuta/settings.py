@@ -20,7 +20,9 @@ from cuscuta.errors import CuscutaError
 
 PREFIX = "CUSCUTA_"
 _FILE = PREFIX + "CONFIG"
-_RESERVED = frozenset({_FILE, PREFIX + "URL"})  # where the command line finds the API; not a setting of a part
+# Where the command line finds the API and its token; not settings of a part.
+_RESERVED = frozenset({_FILE, PREFIX + "URL", PREFIX + "TOKEN", PREFIX + "TOKEN_FILE"})
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 _LISTS = frozenset({"secret_keys", "webhook_secrets"})
@@ -63,6 +65,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     entry_host: Annotated[str, _d("address that the REST API listens on")] = "127.0.0.1"
     entry_port: Annotated[int, Meta(ge=0, le=65535), _d("port of the REST API; 0 takes a free one")] = 8000
+    insecure: Annotated[bool, _d("the REST API asks for no token; on loopback only")] = False
     health_host: Annotated[str, _d("address of /livez and /readyz of worker and reaper")] = "127.0.0.1"
     health_port: Annotated[int, Meta(ge=0, le=65535), _d("port of /livez and /readyz; 0 takes a free one")] = 0
     port_file: Annotated[str, _d("file to write the port to, once it listens")] = ""
@@ -190,6 +193,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         need(
             not self.webhook_url or bool(self.webhook_secrets),
             "webhook_url is set and webhook_secrets is not: webhooks are always signed. Set webhook_secrets.",
+        )
+        need(
+            not self.insecure or self.entry_host in LOOPBACK,
+            f"insecure is set and entry_host is {self.entry_host}: anybody could do anything. Listen on 127.0.0.1, or "
+            "unset insecure and make a token with: cuscuta tokens bootstrap",
         )
         need(
             self.log_format in ("json", "console", "auto"),

@@ -118,9 +118,9 @@ def after_all(before: str) -> str:
     return f"cuscuta.after.{before}.*"
 
 
-def unique(target: str, catalogue: str) -> str:
-    """Where the one running job of a target and a catalogue's content says that it is the one."""
-    return f"cuscuta.unique.{token_from(f'{target} {catalogue}')}"
+def unique(target: str, catalogue: str, group: str) -> str:
+    """Where the one running job of a target and a catalogue's content says that it is the one in its group."""
+    return f"cuscuta.unique.{token_from(f'{group} {target} {catalogue}' if group else f'{target} {catalogue}')}"
 
 
 def _group(name: str) -> str:

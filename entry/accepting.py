@@ -1,6 +1,6 @@
 """Accepting a job: from a request, whoever makes it, to a tag. Callers and schedules come this way."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cuscuta.broker.submit import must_be_alike, submit
 from cuscuta.broker.unique import claim, release
@@ -12,17 +12,24 @@ from entry.context import Context
 from entry.requests import JobRequest, ScheduledJob
 
 
-async def accept(context: Context, uid: str, request: JobRequest, *, named: bool) -> tuple[JobTag, bool]:
+def _everything(group: str) -> bool:
+    return True
+
+
+async def accept(
+    context: Context, uid: str, request: JobRequest, *, named: bool, sees: Callable[[str], bool] = _everything
+) -> tuple[JobTag, bool]:
     """The tag of a job, and whether it ran already because it is to be unique. Raises InputError, QueueFull.
 
-    A `named` uid may have been a job's before: then that one is the answer, whatever has become of it.
+    A `named` uid may have been a job's before: then that one is the answer, whatever has become of it. `sees` says
+    whose jobs it may wait for.
     """
     bus = context.bus
     if named and (standing := await bus.tags.get(uid)):
         must_be_alike(standing, requests.digest(request))
         return standing, False
     essential = requests.essential(request, await resolve(context, request), context.clock)
-    await _must_exist(context, uid, essential.after)
+    await _must_exist(context, uid, essential.after, sees)
     if request.unique and (running := await _running(context, uid, essential)):
         return running, True
     try:
@@ -44,22 +51,24 @@ async def resolve(context: Context, request: ScheduledJob) -> Mapping[str, Catal
     return {key: name for key, name in names.items() if name}
 
 
-async def _must_exist(context: Context, uid: str, befores: Sequence[str]) -> None:
+async def _must_exist(context: Context, uid: str, befores: Sequence[str], sees: Callable[[str], bool]) -> None:
     """Refuse to wait for what is not there, and for oneself. A job waits for older ones only, so there is no cycle."""
     for i, before in enumerate(befores):
         if before == uid:
             raise InputError(f"after[{i}]", "is the job itself", "A job cannot wait for its own end.")
-        if not is_uid(before) or await context.bus.tags.get(before) is None:
+        tag = await context.bus.tags.get(before) if is_uid(before) else None
+        if tag is None or not sees(tag.essential.group):
             raise InputError(f"after[{i}]", f"there is no job {before[:60]!r}", "Submit the jobs it waits for first.")
 
 
 async def _running(context: Context, uid: str, essential: Essential) -> JobTag | None:
-    """The job of the same target and catalogue that runs already: one that claims to be the only one, or any other.
+    """The job of the same group, target and catalogue that runs already: one that claims to be the only one, or any.
 
     Among unique jobs the claim decides; jobs that are not are found in this replica's list, a second late at most.
     """
     for row in context.projection.open_jobs():  # a few thousand at most where people ask for this
-        if (row.target, row.catalogue_hash) == (essential.target, essential.catalogue) and row.uid != uid:
+        same = (row.target, row.catalogue_hash, row.group) == (essential.target, essential.catalogue, essential.group)
+        if same and row.uid != uid:
             tag = await context.bus.tags.get(row.uid)
             if tag is not None and not tag.status.terminal:
                 return tag

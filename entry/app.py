@@ -2,18 +2,32 @@
 
 from typing import Any
 
-from litestar import Litestar, Request, Response
+from litestar import Litestar, Request, Response, Router
 from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.openapi.spec import Components, SecurityScheme
 
 from cuscuta import __version__, limits
 from cuscuta.errors import BrokerRefused, BrokerUnavailable, DatabaseUnavailable, InputError
-from entry import problems
+from entry import access, problems
 from entry.context import Context, provide_context
-from entry.routes import accounts, catalogues, events, graph, health, jobs, queue, results, schedules, workers
+from entry.routes import (
+    accounts,
+    catalogues,
+    events,
+    graph,
+    health,
+    jobs,
+    queue,
+    results,
+    schedules,
+    secrets,
+    tokens,
+    workers,
+)
 
 ROUTES = [
     jobs.submit_job,
@@ -43,6 +57,10 @@ ROUTES = [
     catalogues.show_catalogue,
     queue.show_queue,
     workers.list_workers,
+    secrets.rotate_secrets,
+    tokens.make_token,
+    tokens.list_tokens,
+    tokens.revoke_token,
     health.live,
     health.ready,
 ]
@@ -62,7 +80,12 @@ def make(context: Context) -> Litestar:
     """The application over a context."""
     return Litestar(
         route_handlers=ROUTES,
-        dependencies={"context": Provide(provide_context, sync_to_thread=False)},
+        dependencies={
+            "context": Provide(provide_context, sync_to_thread=False),
+            "caller": Provide(access.provide_caller, sync_to_thread=False),
+        },
+        middleware=[access.Authentication],
+        guards=[access.guard],
         state=State({"context": context}),
         before_request=_when_started,
         request_max_body_size=limits.REQUEST_BODY_BYTES,
@@ -81,6 +104,15 @@ def make(context: Context) -> Litestar:
             summary="Runs one job over a whole catalogue as fast as all your upstream accounts together allow.",
             path="/",
             create_examples=False,
+            openapi_router=Router("/", route_handlers=[], opt=access.OPEN),
+            components=Components(
+                security_schemes={
+                    "token": SecurityScheme(
+                        type="http", scheme="bearer", description="`cuscuta tokens make` makes one."
+                    )
+                }
+            ),
+            security=[{"token": []}],
             render_plugins=[JsonRenderPlugin(path="/openapi.json")],
         ),
         debug=False,

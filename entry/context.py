@@ -8,9 +8,10 @@ from cuscuta.broker import Bus
 from cuscuta.broker.feed import Feed
 from cuscuta.broker.projection import Projection
 from cuscuta.clock import Clock
-from cuscuta.db import Accounts, Database
+from cuscuta.db import Accounts, Database, Vault
 from cuscuta.health import Health
 from cuscuta.settings import Settings
+from entry.access import Gate
 from entry.admission import Admission
 from entry.progress import ProgressCache
 from entry.waits import Waits
@@ -25,6 +26,8 @@ class Context:
     bus: Bus
     database: Database
     accounts: Accounts
+    vault: Vault
+    gate: Gate
     projection: Projection
     health: Health
     admission: Admission

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 from cuscuta.broker.projection import Summary
 from cuscuta.errors import InputError
 from cuscuta.model import JobStatus
 
-Statuses = Annotated[list[JobStatus] | None, Parameter(description="only these", required=False)]
-Target = Annotated[str | None, Parameter(description="only this target", required=False)]
-Catalogue = Annotated[str | None, Parameter(description="only this catalogue", required=False)]
-Labels = Annotated[list[str] | None, Parameter(description="only with this label, as key:value", required=False)]
+Statuses = Annotated[list[JobStatus] | None, QueryParameter(description="only these", required=False)]
+Target = Annotated[str | None, QueryParameter(description="only this target", required=False)]
+Catalogue = Annotated[str | None, QueryParameter(description="only this catalogue", required=False)]
+Labels = Annotated[list[str] | None, QueryParameter(description="only with this label, as key:value", required=False)]
 
 
 def matching(

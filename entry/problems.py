@@ -15,6 +15,8 @@ from cuscuta.logs import get
 MEDIA_TYPE = "application/problem+json"
 _TITLES = {
     400: "The request is malformed",
+    401: "No valid token",
+    403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",
     409: "Conflict",
@@ -105,10 +107,13 @@ def on_any(_: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
 
 _WHEN = {
     400: "The body or a parameter is malformed; `errors` names each field and its fix.",
+    401: "The token is missing, unknown, revoked or has expired.",
+    403: "The token's scope or group does not reach.",
     404: "There is no such thing.",
     409: "It contradicts what stands.",
     413: "The body is larger than this route takes.",
     422: "A value cannot be accepted; `errors` names the field and the fix.",
+    429: "Too many requests with a wrong token; see `Retry-After`.",
     503: "NATS or PostgreSQL is away, this replica is starting, or the backlog is full; see `Retry-After`.",
 }
 REFUSALS = {

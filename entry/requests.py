@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from cuscuta import limits, telemetry
 from cuscuta.clock import Clock
+from cuscuta.db import Scope
 from cuscuta.errors import InputError
 from cuscuta.model import AfterWhen, CatalogueName, Essential, Item, LanePolicy, Param, Priority, When
 from cuscuta.spans import Policy, Span
@@ -107,6 +108,15 @@ class AccountRequest(Struct, forbid_unknown_fields=True):
     password: Annotated[str, Meta(min_length=1, max_length=1_024, examples=["correct horse battery staple"])]
 
 
+class TokenRequest(Struct, forbid_unknown_fields=True):
+    """A token to be made. Below `operate` its bearer sees and makes jobs of its `group` only."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=120, description="whose it is", examples=["nightly import"])]
+    scope: Scope
+    group: Annotated[str, Meta(max_length=limits.LABEL_BYTES)] = ""
+    expires_s: Annotated[float, Meta(gt=0, le=_YEARS_S, description="seconds from now")] | None = None
+
+
 class AccountChange(Struct, forbid_unknown_fields=True):
     """What may be changed of an account."""
 
@@ -124,6 +134,7 @@ for _kind in (
     CatalogueRequest,
     AccountRequest,
     AccountChange,
+    TokenRequest,
 ):
     problems.KNOWN_FIELDS.update(_kind.__struct_encode_fields__)
 

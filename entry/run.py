@@ -10,12 +10,13 @@ from cuscuta.broker.assets import Misconfigured, ensure
 from cuscuta.broker.feed import Feed
 from cuscuta.broker.projection import Projection
 from cuscuta.codec import RecordError, decode
-from cuscuta.db import Accounts, Database, Vault
+from cuscuta.db import Accounts, Database, Tokens, Vault
 from cuscuta.db.vault import VaultError
 from cuscuta.model import Announcement
 from cuscuta.service import Process
 from cuscuta.settings import Settings
 from entry import app
+from entry.access import Gate
 from entry.admission import Admission
 from entry.context import Context
 from entry.firing import Firing
@@ -39,12 +40,14 @@ async def enter(process: Process) -> None:
     database = Database(settings, clock, log)
     projection = Projection(bus.tag_bucket, clock, log, settings.retention_s)
     admission = Admission(bus, settings, log, projection)
-    accounts = Accounts(database, vault)
+    accounts, gate = Accounts(database, vault), Gate(Tokens(database), clock, insecure=settings.insecure)
     waits, feed, progress = Waits(bus), Feed(bus.broker, log), ProgressCache(bus)
-    context = Context(settings, clock, bus, database, accounts, projection, state, admission, waits, feed, progress)
+    context = Context(
+        settings, clock, bus, database, accounts, vault, gate, projection, state, admission, waits, feed, progress
+    )
     options = {"timeout_graceful_shutdown": _DRAIN_S}
-    if settings.entry_host not in ("127.0.0.1", "::1", "localhost"):
-        log.warning("the API has no authentication yet; keep it behind something that has", host=settings.entry_host)
+    if settings.insecure:
+        log.warning("insecure is set: whoever reaches this port may do anything", host=settings.entry_host)
     host, port = settings.entry_host, settings.entry_port
     async with health.serving(app.make(context), settings, host, port, **options) as drain:
         try:

@@ -15,6 +15,7 @@ from cuscuta.errors import AccountForbidden, AuthenticationFailed, CuscutaError,
 from cuscuta.model import Item
 from cuscuta.settings import Settings
 from worker.cutoff import Cutoffs
+from worker.failures import describe
 from worker.leaser import Leaser
 from worker.pace import Learnt, Pace
 from worker.upstream.protocol import Session, Target, Upstream
@@ -50,6 +51,10 @@ class Account:
         self._longest_s = max(settings.item_timeout_s, 2 / declared if declared else 0.0)
         learnt = Learnt(lease.pace, lease.pace_found) if lease.pace else None
         self.pace = Pace(clock.monotonic(), declared, learnt)  # of every call, logging in too
+
+    def describe(self, error: BaseException) -> str:
+        """An error for a person, without what of this account is secret."""
+        return describe(error, self.session.password, self.session.token, self.lease.token)
 
     # --- calls ---------------------------------------------------------------------------------------------------
 

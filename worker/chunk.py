@@ -21,7 +21,7 @@ from cuscuta.spans import Span
 from worker import balance, choice, pieces, window
 from worker.account import Account, Cut, LeaseLost
 from worker.ending import settle_if_done
-from worker.failures import describe, where
+from worker.failures import where
 from worker.gift import Gifts
 from worker.handback import give_up, put_back
 from worker.holds import Trust
@@ -83,7 +83,7 @@ class ChunkRun:
         return None
 
     async def _judge(self, error: Exception) -> Return | None:
-        kind, message = type(error).__name__, self._describe(error)
+        kind, message = type(error).__name__, self._account.describe(error)
         verdict = verdict_of(error)
         if verdict is Verdict.JOB:
             await self._abandon()
@@ -155,7 +155,7 @@ class ChunkRun:
             if error.verdict is not Verdict.ITEM:
                 raise
             others = [(rider, error) for rider in self._riders if rider.takes(index)]
-            return ItemError(type(error).__name__, self._describe(error)), others
+            return ItemError(type(error).__name__, self._account.describe(error)), others
         finally:
             del self._gifts.asked[index]
 
@@ -171,7 +171,7 @@ class ChunkRun:
             return self._raw(own), for_others
         if own.verdict is not Verdict.ITEM:
             raise own
-        return ItemError(type(own).__name__, self._describe(own)), for_others
+        return ItemError(type(own).__name__, self._account.describe(own)), for_others
 
     def _raw(self, value: object) -> msgspec.Raw:
         if isinstance(value, msgspec.Raw):
@@ -203,7 +203,7 @@ class ChunkRun:
                 seconds = self._account.rest_s(error)
                 in_place = max(1.0, (self._account.item_s or 0.0) * self._span.size)
                 if seconds > in_place or self._account.lease.throttled > limits.THROTTLED_IN_PLACE:
-                    raise Resting(seconds, self._describe(error)) from error
+                    raise Resting(seconds, self._account.describe(error)) from error
                 await self._account.pause(seconds)
             except errors.UpstreamError as error:
                 tries += 1
@@ -276,10 +276,6 @@ class ChunkRun:
             await put_back(self._kit, piece, rest, attempts)
         self._job.unsettled = self._held[-1].hold.delivery
         self._drop()
-
-    def _describe(self, error: BaseException) -> str:
-        session = self._account.session
-        return describe(error, session.password, session.token)
 
     def _fail(self, kind: str, message: str, attempts: int | None = None) -> None:
         account = self._account.lease.account

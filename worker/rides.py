@@ -21,7 +21,6 @@ from cuscuta.subjects import ChunkName
 from worker import balance
 from worker.account import Account, Cut, LeaseLost
 from worker.ending import settle_if_done
-from worker.failures import describe
 from worker.holds import Trust
 from worker.jobs import Job
 from worker.kit import Kit
@@ -36,9 +35,16 @@ class Rider:
     """One other job on board: its target, the spans it takes part in, and the chunks that they belong to."""
 
     def __init__(
-        self, kit: Kit, job: Job, target: Target, shelf: Shelf, taken: list[Span], chunks: dict[Span, int]
+        self,
+        kit: Kit,
+        account: Account,
+        job: Job,
+        target: Target,
+        shelf: Shelf,
+        taken: list[Span],
+        chunks: dict[Span, int],
     ) -> None:
-        self._kit, self.job, self.target, self._shelf = kit, job, target, shelf
+        self._kit, self._account, self.job, self.target, self._shelf = kit, account, job, target, shelf
         self._ahead, self._chunks = taken, chunks
         self._begun = False
         self._stored: list[Span] = []
@@ -67,9 +73,9 @@ class Rider:
     async def _answer(self, value: object) -> msgspec.Raw | ItemError | None:
         if isinstance(value, UpstreamError):
             if value.verdict is Verdict.ITEM:
-                return ItemError(type(value).__name__, describe(value))
+                return ItemError(type(value).__name__, self._account.describe(value))
             if value.verdict is Verdict.JOB:
-                await _fail(self._kit, self.job, value)
+                await _fail(self._kit, self._account, self.job, value)
             return None
         try:
             return msgspec.Raw(encode(value))
@@ -148,14 +154,14 @@ async def board(
             if verdict in (Verdict.ACCOUNT, Verdict.LOGIN):
                 raise
             if verdict is Verdict.JOB:
-                await _fail(kit, other, error)
+                await _fail(kit, account, other, error)
             if isinstance(error, Throttled):
                 break  # the job at hand will rest for it
             other.no_rides_until = kit.bus.clock.monotonic() + _FORGIVEN_S  # its own run will judge it
             continue
         keep.add(other.uid)
         shelf = Shelf(kit, other.uid, account.lease.account, _trusted(trust, other), shared=True)
-        riders.append(Rider(kit, other, target, shelf, taken, chunks))
+        riders.append(Rider(kit, account, other, target, shelf, taken, chunks))
     return riders
 
 
@@ -163,8 +169,8 @@ def _trusted(trust: Trust, job: Job):  # type: ignore[no-untyped-def]
     return lambda: trust.holds() and not job.ended
 
 
-async def _fail(kit: Kit, job: Job, error: Exception) -> None:
-    failure = kit.failures.make(type(error).__name__, describe(error), None, None, None)
+async def _fail(kit: Kit, account: Account, job: Job, error: Exception) -> None:
+    failure = kit.failures.make(type(error).__name__, account.describe(error), None, None, None)
     await kit.bus.broker.insist(lambda: close(kit.bus, job.uid, JobStatus.FAILED, [failure]))
     kit.jobs.end(job.uid)
 

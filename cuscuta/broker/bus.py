@@ -44,7 +44,7 @@ class Bus:
     async def event(self, tag: JobTag, what: str, status: JobStatus) -> None:
         """File a step in a job's life; the server drops one that is repeated within the same run."""
         why = tag.failures[-1].type if status is JobStatus.FAILED and tag.failures else None
-        event = Event(tag.uid, what, self.clock.wall(), status, why, tag.run_ids[-1])
+        event = Event(tag.uid, what, self.clock.wall(), status, why, tag.run_ids[-1], tag.essential.group)
         named = {"Nats-Msg-Id": f"{tag.run_ids[-1]}.{what}"}
         await self.broker.publish(subjects.event(tag.uid, what), encode(event), named)
 

@@ -14,7 +14,7 @@ _ACCEPTED_S, _LOOK_S = 2.0, 0.1  # a job that has not been accepted so long afte
 
 async def claim(bus: Bus, uid: str, essential: Essential) -> JobTag | None:
     """Stand for a job's target and catalogue; None once it does, else the tag of the job that runs already."""
-    subject = subjects.unique(essential.target, essential.catalogue)
+    subject = _subject(essential)
     while not await bus.work.put(subject, encode(Waiting(uid, essential.priority))):
         found = await bus.work.first(subject)
         if found is None:
@@ -31,7 +31,7 @@ async def claim(bus: Bus, uid: str, essential: Essential) -> JobTag | None:
 
 async def release(bus: Bus, uid: str, essential: Essential) -> None:
     """Stand for it no more; harmless if another one does."""
-    found = await bus.work.first(subjects.unique(essential.target, essential.catalogue))
+    found = await bus.work.first(_subject(essential))
     if found is not None and _uid(found.data) == uid:
         await bus.work.delete(found.sequence)
 
@@ -46,8 +46,11 @@ async def sweep(bus: Bus, subject: str, sequence: int) -> bool:
 
 
 def _stands(tag: JobTag, subject: str) -> bool:
-    essential = tag.essential
-    return not tag.status.terminal and subjects.unique(essential.target, essential.catalogue) == subject
+    return not tag.status.terminal and _subject(tag.essential) == subject
+
+
+def _subject(essential: Essential) -> str:
+    return subjects.unique(essential.target, essential.catalogue, essential.group)
 
 
 async def _accepted(bus: Bus, uid: str) -> JobTag | None:

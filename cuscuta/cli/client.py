@@ -4,14 +4,18 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
+import platformdirs
 import rich_click as click
 from httpx_sse import connect_sse
 
 from cuscuta.cli import show
+from cuscuta.settings import LOOPBACK
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 
@@ -19,9 +23,10 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 class Client:
     """A client of one deployment."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
         self.url = url.rstrip("/")
-        self._http = httpx.Client(base_url=self.url, timeout=60)
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(base_url=self.url, timeout=60, headers=headers)
 
     def close(self) -> None:
         """Close the connections."""
@@ -99,7 +104,32 @@ class Client:
             raise click.ClickException(f"{self.url}: {type(error).__name__}: {error}") from None
 
 
+def token_file(folder: Path) -> Path:
+    """Where `cuscuta up` keeps the token that it made."""
+    return folder / "api-token"
+
+
+def find_token(url: str) -> str | None:
+    """The token to send: CUSCUTA_TOKEN, the file of CUSCUTA_TOKEN_FILE, else on this box that of `cuscuta up`.
+
+    Raises ClickException for a file that cannot be read.
+    """
+    if token := os.environ.get("CUSCUTA_TOKEN"):
+        return token.strip()
+    if path := os.environ.get("CUSCUTA_TOKEN_FILE"):
+        try:
+            return Path(path).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise click.ClickException(f"CUSCUTA_TOKEN_FILE: {error}") from None
+    if urlsplit(url).hostname in LOOPBACK:  # nobody else is to be sent it
+        with suppress(OSError):
+            return token_file(Path(platformdirs.user_data_path("cuscuta"))).read_text("utf-8").strip()
+    return None
+
+
 def _problem(response: httpx.Response) -> str:
+    if response.status_code == httpx.codes.UNAUTHORIZED:
+        return "the API wants a valid token. Set CUSCUTA_TOKEN or CUSCUTA_TOKEN_FILE; docs/security.md says more."
     try:
         body = response.json()
     except ValueError:

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from cuscuta.cli import show
 from cuscuta.cli.client import Client
-from cuscuta.cli.up import run, say, secret_key, until_ready
+from cuscuta.cli.up import admin_token, run, say, secret_key, until_ready
 from cuscuta.embedded.postgres import free_port
 from cuscuta.embedded.stack import Stack
 from cuscuta.embedded.supervisor import module
@@ -102,7 +102,7 @@ async def _demo(plan: Plan, folder: Path, verbose: bool, as_json: bool) -> int:
     )
     with show.messages.status("starting NATS, PostgreSQL, entry, workers, reaper and the reference upstream") as status:
         async with stack.running():
-            client = Client(stack.url)
+            client = Client(stack.url, (await admin_token(stack))[0])
             await until_ready(client, stack)
             status.update("importing accounts and the catalogue")
             await _prepare(client, plan)

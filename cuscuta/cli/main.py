@@ -2,8 +2,8 @@
 
 import base64
 import os
-import secrets
 import sys
+from secrets import token_bytes
 
 import rich_click as click
 
@@ -11,11 +11,13 @@ from cuscuta import __version__
 from cuscuta.cli import show
 from cuscuta.cli.accounts import accounts
 from cuscuta.cli.catalogues import catalogues
-from cuscuta.cli.client import Client, default_url
+from cuscuta.cli.client import Client, default_url, find_token
 from cuscuta.cli.demo import demo
 from cuscuta.cli.jobs import jobs
 from cuscuta.cli.results import events
 from cuscuta.cli.schedules import schedules
+from cuscuta.cli.secrets import secrets
+from cuscuta.cli.tokens import tokens
 from cuscuta.cli.up import up
 from cuscuta.settings import SettingsError, load
 
@@ -25,8 +27,11 @@ from cuscuta.settings import SettingsError, load
 @click.option("--url", default=default_url, show_default="CUSCUTA_URL or http://127.0.0.1:8000", help="The REST API.")
 @click.pass_context
 def cuscuta(context: click.Context, url: str) -> None:
-    """Run one job over a whole catalogue as fast as all your upstream accounts together allow."""
-    context.obj = Client(url)
+    """Run one job over a whole catalogue as fast as all your upstream accounts together allow.
+
+    The API wants a token: CUSCUTA_TOKEN, or a file named by CUSCUTA_TOKEN_FILE.
+    """
+    context.obj = Client(url, find_token(url))
     context.call_on_close(context.obj.close)
 
 
@@ -53,10 +58,10 @@ def secret_key() -> None:
 @cuscuta.command("webhook-secret")
 def webhook_secret() -> None:
     """Print a fresh key for CUSCUTA_WEBHOOK_SECRETS."""
-    click.echo("whsec_" + base64.b64encode(secrets.token_bytes(32)).decode())
+    click.echo("whsec_" + base64.b64encode(token_bytes(32)).decode())
 
 
-for command in (jobs, events, schedules, accounts, catalogues, up, demo):
+for command in (jobs, events, schedules, accounts, catalogues, tokens, secrets, up, demo):
     cuscuta.add_command(command)
 
 

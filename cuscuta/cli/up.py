@@ -12,7 +12,8 @@ import platformdirs
 import rich_click as click
 
 from cuscuta.cli import show
-from cuscuta.cli.client import Client
+from cuscuta.cli.client import Client, token_file
+from cuscuta.cli.tokens import first_token
 from cuscuta.embedded.nats import EmbeddedError
 from cuscuta.embedded.stack import Stack
 from cuscuta.health import listen
@@ -21,7 +22,17 @@ from cuscuta.settings import SettingsError, load
 # What `up` decides itself, so that its parts meet at the servers that it starts.
 _OURS = frozenset(
     f"CUSCUTA_{name}"
-    for name in ("URL", "NATS_URL", "POSTGRES_URL", "SECRET_KEYS", "ENTRY_PORT", "ENTRY_HOST", "PORT_FILE")
+    for name in (
+        "URL",
+        "TOKEN",
+        "TOKEN_FILE",
+        "NATS_URL",
+        "POSTGRES_URL",
+        "SECRET_KEYS",
+        "ENTRY_PORT",
+        "ENTRY_HOST",
+        "PORT_FILE",
+    )
 )
 
 
@@ -37,11 +48,26 @@ def secret_key(folder: Path) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "secret-key"
     if not file.exists():
-        draft = folder / f"secret-key.{secrets.token_hex(4)}"
-        draft.touch(mode=0o600)
-        draft.write_text(new_key())
-        draft.rename(file)
+        _keep(file, new_key())
     return file.read_text().strip()
+
+
+async def admin_token(stack: Stack) -> tuple[str, bool]:
+    """The token of the data folder, readable by its owner only, and whether it was made just now."""
+    file = token_file(stack.folder)
+    known = file.read_text().strip() if file.exists() else ""
+    made = await first_token(stack.postgres.url(), "cuscuta up", another=True, known=known)
+    if made is None or made == known:
+        return known, False
+    _keep(file, made)
+    return made, True
+
+
+def _keep(file: Path, text: str) -> None:
+    draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
+    draft.touch(mode=0o600)
+    draft.write_text(text)
+    draft.rename(file)
 
 
 def run(main: Coroutine[Any, Any, int]) -> int:
@@ -111,7 +137,8 @@ async def until_ready(client: Client, stack: Stack) -> None:
 @click.option("--workers", type=click.IntRange(0, 64), default=2, show_default=True, help="Worker processes.")
 @click.option("--seats", type=click.IntRange(1, 256), help="Accounts a worker works with; default: the setting, or 4.")
 @click.option("--upstream", help="The adapter; default: the setting.")
-def up(data: Path | None, port: int, workers: int, seats: int | None, upstream: str | None) -> None:
+@click.option("--insecure", is_flag=True, help="The API asks for no token: whoever is on this box may do anything.")
+def up(data: Path | None, port: int, workers: int, seats: int | None, upstream: str | None, insecure: bool) -> None:
     """Run NATS, PostgreSQL, entry, workers and reaper on this box. Data survive restarts.
 
     Other CUSCUTA_* settings, of the environment or the CUSCUTA_CONFIG file, reach every part.
@@ -123,6 +150,9 @@ def up(data: Path | None, port: int, workers: int, seats: int | None, upstream: 
         passed["CUSCUTA_SEATS"] = str(seats)
     if upstream is not None:
         passed["CUSCUTA_UPSTREAM"] = upstream
+    if insecure:
+        passed["CUSCUTA_INSECURE"] = "true"
+        show.messages.print("[yellow]--insecure: whoever is on this box may do anything over the API")
     try:
         settings = load(passed)
     except SettingsError as error:
@@ -140,10 +170,15 @@ def up(data: Path | None, port: int, workers: int, seats: int | None, upstream: 
 async def _up(stack: Stack) -> int:
     show.messages.print(f"data: {stack.folder}", highlight=False, soft_wrap=True)
     async with stack.running():
-        client = Client(stack.url)
-        await until_ready(client, stack)
+        token, new = await admin_token(stack)
+        await until_ready(Client(stack.url, token), stack)
         show.messages.print(f"\nREST API   {stack.url}   described at {stack.url}/openapi.json", soft_wrap=True)
         show.messages.print(f"NATS       {stack.nats.url}   look: nats -s {stack.nats.url} stream ls", soft_wrap=True)
         show.messages.print(f"PostgreSQL 127.0.0.1:{stack.postgres.port}   Ctrl-C stops everything\n")
+        if new:
+            show.messages.print(f"admin's token, shown this once: {token}", soft_wrap=True, highlight=False)
+        show.messages.print(
+            f"export CUSCUTA_URL={stack.url} CUSCUTA_TOKEN_FILE={token_file(stack.folder)}\n", soft_wrap=True
+        )
         await asyncio.Event().wait()
     return 0

@@ -21,8 +21,9 @@ class Vault:
 
     def __init__(self, keys: Sequence[str]) -> None:
         try:
-            self._fernet = MultiFernet([Fernet(key) for key in keys])
-        except ValueError as error:
+            fernets = [Fernet(key) for key in keys]
+            self._fernet, self._newest = MultiFernet(fernets), fernets[0]
+        except (ValueError, IndexError) as error:
             raise VaultError(
                 "secret_keys holds something that is not a Fernet key. Make one with: cuscuta secret-key"
             ) from error
@@ -37,3 +38,11 @@ class Vault:
             return self._fernet.decrypt(token.encode()).decode()
         except InvalidToken as error:
             raise VaultError("a secret was encrypted with a key that is not in secret_keys; add that key") from error
+
+    def renew(self, token: str) -> str:
+        """The same secret sealed with the newest key; as it is if it was. Raises VaultError."""
+        try:
+            self._newest.decrypt(token.encode())
+        except InvalidToken:
+            return self.seal(self.open(token))
+        return token

@@ -5,14 +5,15 @@ from typing import Annotated, Any
 
 from litestar import Request, delete, get, patch, post
 from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody, Schema
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 from litestar.status_codes import HTTP_200_OK
 
 from cuscuta import limits
-from cuscuta.db import Account
+from cuscuta.db import Account, Scope
 from cuscuta.errors import InputError
 from cuscuta.transitions import AccountState
-from entry import imports
+from entry import access, imports
+from entry.access import Caller
 from entry.context import Context
 from entry.problems import REFUSALS
 from entry.requests import AccountChange, AccountRequest
@@ -20,24 +21,33 @@ from entry.routes.jobs import Limit
 from entry.views import Imported
 
 
-@get("/accounts", tags=["accounts"], summary="List accounts", responses=REFUSALS)
+@get("/accounts", opt=access.OPERATE, tags=["accounts"], summary="List accounts", responses=REFUSALS)
 async def list_accounts(
     context: Context,
-    in_state: Annotated[AccountState | None, Parameter(query="state", required=False, description="only these")] = None,
-    after: Annotated[int, Parameter(ge=0, le=2**62, description="id of the last row of the page before")] = 0,
+    in_state: Annotated[
+        AccountState | None, QueryParameter(name="state", required=False, description="only these")
+    ] = None,
+    after: Annotated[int, QueryParameter(ge=0, le=2**62, description="id of the last row of the page before")] = 0,
     limit: Limit = 100,
 ) -> list[Account]:
     """Accounts by id."""
     return await context.accounts.page(in_state, after, limit)
 
 
-@get("/accounts/{account:int}", tags=["accounts"], summary="Show an account", responses=REFUSALS)
+@get("/accounts/{account:int}", opt=access.OPERATE, tags=["accounts"], summary="Show an account", responses=REFUSALS)
 async def show_account(context: Context, account: int) -> Account:
     """One account."""
     return _there(await context.accounts.get(_id(account)), account)
 
 
-@post("/accounts", status_code=HTTP_200_OK, tags=["accounts"], summary="Add accounts", responses=REFUSALS)
+@post(
+    "/accounts",
+    opt=access.ADMIN,
+    status_code=HTTP_200_OK,
+    tags=["accounts"],
+    summary="Add accounts",
+    responses=REFUSALS,
+)
 async def add_accounts(context: Context, data: list[AccountRequest] | AccountRequest) -> Imported:
     """Add one account or several; a known email gets the new password."""
     accounts = data if isinstance(data, list) else [data]
@@ -61,6 +71,7 @@ class _ImportOperation(Operation):
 
 @post(
     "/accounts/import",
+    opt=access.ADMIN,
     status_code=HTTP_200_OK,
     tags=["accounts"],
     summary="Import accounts",
@@ -75,12 +86,16 @@ async def import_accounts(context: Context, request: Request[Any, Any, Any]) -> 
     return Imported(added, changed)
 
 
-@patch("/accounts/{account:int}", tags=["accounts"], summary="Change an account", responses=REFUSALS)
-async def change_account(context: Context, account: int, data: AccountChange) -> Account:
-    """Set the rate, replace the password, disable or enable."""
+@patch(
+    "/accounts/{account:int}", opt=access.OPERATE, tags=["accounts"], summary="Change an account", responses=REFUSALS
+)
+async def change_account(context: Context, caller: Caller, account: int, data: AccountChange) -> Account:
+    """Set the rate, disable or enable; an admin's token may replace the password."""
     account, found = _id(account), None
     if data.rate is None and data.password is None and data.disabled is None:
         raise InputError("body", "changes nothing", "Send rate, password or disabled.")
+    if data.password is not None and not caller.scope.includes(Scope.ADMIN):
+        raise InputError("password", f"is beyond the scope {caller.scope}", "Use a token of scope admin.", 403)
     if data.password is not None:
         found = _there(await context.accounts.set_password(account, data.password), account)
     if data.rate is not None:
@@ -93,6 +108,7 @@ async def change_account(context: Context, account: int, data: AccountChange) ->
 
 @post(
     "/accounts/{account:int}/release",
+    opt=access.OPERATE,
     status_code=HTTP_200_OK,
     tags=["accounts"],
     summary="Release an account",
@@ -103,7 +119,7 @@ async def release_account(context: Context, account: int) -> Account:
     return _there(await context.accounts.release(_id(account)), account)
 
 
-@delete("/accounts/{account:int}", tags=["accounts"], summary="Remove an account", responses=REFUSALS)
+@delete("/accounts/{account:int}", opt=access.ADMIN, tags=["accounts"], summary="Remove an account", responses=REFUSALS)
 async def remove_account(context: Context, account: int) -> None:
     """Remove an account. One in use must be released or disabled first, and its holder's lease be over."""
     removed = await context.accounts.remove(_id(account))

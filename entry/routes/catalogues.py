@@ -4,13 +4,13 @@ import asyncio
 from typing import Annotated
 
 from litestar import get, put
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 from cuscuta import limits
 from cuscuta.errors import InputError
 from cuscuta.model import CatalogueName
 from cuscuta.spans import Span
-from entry import requests, views
+from entry import access, requests, views
 from entry.context import Context
 from entry.problems import REFUSALS
 from entry.requests import CatalogueRequest
@@ -19,6 +19,7 @@ from entry.routes.jobs import Limit
 
 @put(
     "/catalogues/{name:str}",
+    opt=access.OPERATE,
     tags=["catalogues"],
     summary="Store a catalogue",
     request_max_body_size=limits.CATALOGUE_BODY_BYTES,
@@ -35,17 +36,17 @@ async def put_catalogue(context: Context, name: str, data: CatalogueRequest) -> 
             return views.catalogue(pointer)
 
 
-@get("/catalogues", tags=["catalogues"], summary="List catalogues", responses=REFUSALS)
+@get("/catalogues", opt=access.READ, tags=["catalogues"], summary="List catalogues", responses=REFUSALS)
 async def list_catalogues(context: Context) -> list[views.CatalogueView]:
     """All catalogues by name."""
     return [views.catalogue(name) for name in await context.bus.catalogues.names()]
 
 
-@get("/catalogues/{name:str}", tags=["catalogues"], summary="Show a catalogue", responses=REFUSALS)
+@get("/catalogues/{name:str}", opt=access.READ, tags=["catalogues"], summary="Show a catalogue", responses=REFUSALS)
 async def show_catalogue(
     context: Context,
     name: str,
-    start: Annotated[int, Parameter(query="from", ge=0, description="first item of the page")] = 0,
+    start: Annotated[int, QueryParameter(name="from", ge=0, description="first item of the page")] = 0,
     limit: Limit = 100,
 ) -> views.CatalogueDetail:
     """A catalogue and a page of its items."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 from litestar import Response, get
-from litestar.params import Parameter
+from litestar.params import HeaderParameter
 from litestar.response import ServerSentEvent
 from litestar.response.sse import ServerSentEventMessage
 from litestar.status_codes import HTTP_204_NO_CONTENT
@@ -15,6 +15,8 @@ from cuscuta.broker.feed import Filed
 from cuscuta.clock import wait_for_event
 from cuscuta.codec import encode
 from cuscuta.errors import BrokerUnavailable, InputError
+from entry import access
+from entry.access import Caller
 from entry.context import Context
 from entry.problems import REFUSALS
 from entry.routes.jobs import find
@@ -25,24 +27,24 @@ _AFTER_END_S = 5.0  # a job that has ended and whose last event does not come
 _LAST_EVENT_WITHIN = timedelta(seconds=_AFTER_END_S)
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 LastId = Annotated[
-    str | None, Parameter(header="Last-Event-ID", required=False, description="the last event that was seen")
+    str | None, HeaderParameter(name="Last-Event-ID", required=False, description="the last event that was seen")
 ]
 
 
-@get("/events", tags=["events"], summary="Follow all jobs", responses=REFUSALS)
-async def follow_all(context: Context, last_event_id: LastId = None) -> ServerSentEvent:
-    """Events of all jobs from now on, or after `Last-Event-ID`."""
+@get("/events", opt=access.READ, tags=["events"], summary="Follow all jobs", responses=REFUSALS)
+async def follow_all(context: Context, caller: Caller, last_event_id: LastId = None) -> ServerSentEvent:
+    """Events of all jobs that the token sees, from now on, or after `Last-Event-ID`."""
     after = _sequence(last_event_id)
-    return ServerSentEvent(_all(context, context.feed.last if after is None else after), headers=_HEADERS)
+    return ServerSentEvent(_all(context, caller, context.feed.last if after is None else after), headers=_HEADERS)
 
 
-@get("/jobs/{uid:str}/events", tags=["events"], summary="Follow a job", responses=REFUSALS)
-async def follow_job(context: Context, uid: str, last_event_id: LastId = None) -> Response[Any]:
+@get("/jobs/{uid:str}/events", opt=access.READ, tags=["events"], summary="Follow a job", responses=REFUSALS)
+async def follow_job(context: Context, caller: Caller, uid: str, last_event_id: LastId = None) -> Response[Any]:
     """A job's events from its beginning, or after `Last-Event-ID`, its progress twice a second, until it has ended.
 
     204 if it has ended and nothing came after that event: a browser then stops asking.
     """
-    tag, after = await find(context, uid), _sequence(last_event_id)
+    tag, after = await find(context, caller, uid), _sequence(last_event_id)
     if after and tag.status.terminal:
         found = await context.feed.after(after - 1, uid)
         last = found[-1].event.status if found else None
@@ -61,7 +63,7 @@ def _sequence(text: str | None) -> int | None:
     return int(text)
 
 
-async def _all(context: Context, after: int) -> AsyncIterator[ServerSentEventMessage]:
+async def _all(context: Context, caller: Caller, after: int) -> AsyncIterator[ServerSentEventMessage]:
     feed = context.feed
     yield ServerSentEventMessage(id=after, data=None, comment="from here on")  # to come back to if nothing happens
     with feed.reading():
@@ -70,7 +72,8 @@ async def _all(context: Context, after: int) -> AsyncIterator[ServerSentEventMes
             if filed := await _after(context, after, None):
                 after = filed[-1].sequence
                 for one in filed:
-                    yield _message(one)
+                    if caller.sees(one.event.group):
+                        yield _message(one)
             elif not await wait_for_event(changed, _PING_S):
                 yield ServerSentEventMessage(data=None, comment="ping")
 

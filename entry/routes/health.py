@@ -2,17 +2,18 @@
 
 from litestar import Response, get
 
+from entry import access
 from entry.context import Context
 from entry.views import HealthView
 
 
-@get("/livez", tags=["health"], summary="Does this process turn?")
+@get("/livez", opt=access.OPEN, security=[{}], tags=["health"], summary="Does this process turn?")
 async def live(context: Context) -> Response[HealthView]:
     """200 while its loop makes progress, else 503 with the cause."""
     return _answer(*context.health.live())
 
 
-@get("/readyz", tags=["health"], summary="Does everything it needs answer?")
+@get("/readyz", opt=access.OPEN, security=[{}], tags=["health"], summary="Does everything it needs answer?")
 async def ready(context: Context) -> Response[HealthView]:
     """200 if NATS and PostgreSQL answered the last time, else 503 with the cause."""
     return _answer(*context.health.ready())

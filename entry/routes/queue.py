@@ -6,17 +6,19 @@ from litestar import get
 
 from cuscuta.broker.projection import Summary
 from cuscuta.model import JobStatus
-from entry import views
+from entry import access, views
+from entry.access import Caller
 from entry.context import Context
 from entry.problems import REFUSALS
 
 _SHOWN = 20  # jobs listed of those that wait
 
 
-@get("/queue", tags=["queue"], summary="Show the queue", responses=REFUSALS)
-async def show_queue(context: Context) -> views.QueueView:
-    """Counts of what waits by priority, the next jobs, and every job that runs."""
-    rows = sorted(context.projection.open_jobs(), key=lambda row: (row.priority.rank, row.place))
+@get("/queue", opt=access.READ, tags=["queue"], summary="Show the queue", responses=REFUSALS)
+async def show_queue(context: Context, caller: Caller) -> views.QueueView:
+    """Counts of what waits by priority, the next jobs, and every job that runs, of those that the token sees."""
+    mine = (row for row in context.projection.open_jobs() if caller.sees(row.group))
+    rows = sorted(mine, key=lambda row: (row.priority.rank, row.place))
     waiting = [row for row in rows if row.status is JobStatus.QUEUEING]
     counts = {"high": 0, "normal": 0, "low": 0}
     for row in waiting:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from litestar import Request, get
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from cuscuta import spans
@@ -15,7 +15,8 @@ from cuscuta.codec import encode
 from cuscuta.errors import BrokerUnavailable, InputError
 from cuscuta.model import ChunkResult, JobTag
 from cuscuta.spans import Span
-from entry import tables
+from entry import access, tables
+from entry.access import Caller
 from entry.context import Context
 from entry.problems import REFUSALS
 from entry.routes.jobs import Wait, find
@@ -28,6 +29,7 @@ _LAST_LOOKS = 20  # at what a lagging replica does not have yet, or nobody can r
 
 @get(
     "/jobs/{uid:str}/results",
+    opt=access.READ,
     tags=["jobs"],
     summary="Read a job's results",
     description=(
@@ -44,15 +46,18 @@ _LAST_LOOKS = 20  # at what a lagging replica does not have yet, or nobody can r
 )
 async def read_results(
     context: Context,
+    caller: Caller,
     request: Request[Any, Any, Any],
     uid: str,
-    start: Annotated[int | None, Parameter(query="from", ge=0, required=False, description="first item")] = None,
-    stop: Annotated[int | None, Parameter(query="to", ge=1, required=False, description="one past the last")] = None,
-    follow: Annotated[bool, Parameter(description="go on until the job has ended", required=False)] = False,
+    start: Annotated[int | None, QueryParameter(name="from", ge=0, required=False, description="first item")] = None,
+    stop: Annotated[
+        int | None, QueryParameter(name="to", ge=1, required=False, description="one past the last")
+    ] = None,
+    follow: Annotated[bool, QueryParameter(description="go on until the job has ended", required=False)] = False,
     wait_s: Wait = 0.0,
 ) -> Stream:
     """Items in the catalogue's order; in the order in which they come when followed."""
-    tag = await find(context, uid, wait_s)
+    tag = await find(context, caller, uid, wait_s)
     whole = tag.essential.span
     within = Span(whole.start if start is None else start, whole.stop if stop is None else stop)
     if within.start < whole.start or within.stop > whole.stop or not within.size:

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from litestar import Response, delete, get, patch, post
-from litestar.params import Parameter
+from litestar.params import HeaderParameter, QueryParameter
 from litestar.status_codes import HTTP_200_OK, HTTP_201_CREATED, HTTP_204_NO_CONTENT
 from msgspec.structs import replace
 
@@ -12,27 +12,37 @@ from cuscuta.broker.schedules import BAD_SPEC
 from cuscuta.errors import BrokerRefused, InputError
 from cuscuta.schedule import Schedule
 from cuscuta.uids import is_uid, new_uid, uid_from
-from entry import requests, times, views
+from entry import access, requests, times, views
 from entry.accepting import resolve
+from entry.access import Caller
 from entry.context import Context
 from entry.problems import REFUSALS
 from entry.requests import ScheduleChange, ScheduleRequest
 
-Limit = Annotated[int, Parameter(ge=1, le=limits.PAGE_ROWS, description="rows of a page")]
+Limit = Annotated[int, QueryParameter(ge=1, le=limits.PAGE_ROWS, description="rows of a page")]
 
 
-@post("/schedules", status_code=HTTP_201_CREATED, tags=["schedules"], summary="Make a schedule", responses=REFUSALS)
+@post(
+    "/schedules",
+    opt=access.SUBMIT,
+    status_code=HTTP_201_CREATED,
+    tags=["schedules"],
+    summary="Make a schedule",
+    responses=REFUSALS,
+)
 async def make_schedule(
     context: Context,
+    caller: Caller,
     data: ScheduleRequest,
     idempotency_key: Annotated[
         str | None,
-        Parameter(header="Idempotency-Key", required=False, max_length=256, description="names one schedule"),
+        HeaderParameter(name="Idempotency-Key", required=False, max_length=256, description="names one schedule"),
     ] = None,
 ) -> Response[views.ScheduleView]:
     """Submit `job` whenever `when` says so, from now on. The catalogue is that of its name at that time."""
     store, now = context.bus.schedules, context.clock.wall()
-    uid = uid_from("schedule", idempotency_key) if idempotency_key else new_uid(now)
+    data = replace(data, job=caller.own(data.job))
+    uid = uid_from("schedule", caller.token, idempotency_key) if idempotency_key else new_uid(now)
     schedule = Schedule(
         id=uid,
         when=data.when.strip(),
@@ -78,38 +88,50 @@ def _made(context: Context, schedule: Schedule) -> Response[views.ScheduleView]:
     return Response(view, headers={"Location": view.url})
 
 
-async def _find(context: Context, uid: str) -> Schedule:
+async def _find(context: Context, caller: Caller, uid: str) -> Schedule:
     schedule = await context.bus.schedules.get(uid) if is_uid(uid) else None
-    if schedule is None:
+    if schedule is None or not caller.sees(schedule.group):
         raise InputError("uid", f"there is no schedule {uid[:60]!r}", "GET /schedules lists all of them.", 404)
     return schedule
 
 
-@get("/schedules", tags=["schedules"], summary="List schedules", responses=REFUSALS)
+@get("/schedules", opt=access.READ, tags=["schedules"], summary="List schedules", responses=REFUSALS)
 async def list_schedules(
     context: Context,
-    after: Annotated[str | None, Parameter(description="`next` of the page before", required=False)] = None,
+    caller: Caller,
+    after: Annotated[str | None, QueryParameter(description="`next` of the page before", required=False)] = None,
     limit: Limit = 50,
 ) -> views.SchedulePage:
     """Schedules in order of their ids, which mostly is that of their making, each with its next times."""
     ids = [uid for uid in await context.bus.schedules.ids() if after is None or uid > after]
-    now = context.clock.wall()
-    shown = await context.bus.schedules.some(ids[:limit])
-    rows = [views.schedule(schedule, times.upcoming(schedule, now)) for schedule in shown]
-    return views.SchedulePage(rows, ids[limit - 1] if len(ids) > limit else None)
+    now, mine = context.clock.wall(), []
+    for i in range(0, len(ids), limit):
+        mine += [one for one in await context.bus.schedules.some(ids[i : i + limit]) if caller.sees(one.group)]
+        if len(mine) > limit:
+            break
+    page = mine[:limit]
+    rows = [views.schedule(schedule, times.upcoming(schedule, now)) for schedule in page]
+    return views.SchedulePage(rows, page[-1].id if len(mine) > limit else None)
 
 
-@get("/schedules/{uid:str}", tags=["schedules"], summary="Show a schedule", responses=REFUSALS)
-async def show_schedule(context: Context, uid: str) -> views.ScheduleView:
+@get("/schedules/{uid:str}", opt=access.READ, tags=["schedules"], summary="Show a schedule", responses=REFUSALS)
+async def show_schedule(context: Context, caller: Caller, uid: str) -> views.ScheduleView:
     """A schedule, its next times, and what became of the last one."""
-    schedule = await _find(context, uid)
+    schedule = await _find(context, caller, uid)
     return views.schedule(schedule, times.upcoming(schedule, context.clock.wall()))
 
 
-@patch("/schedules/{uid:str}", status_code=HTTP_200_OK, tags=["schedules"], summary="Pause", responses=REFUSALS)
-async def change_schedule(context: Context, uid: str, data: ScheduleChange) -> views.ScheduleView:
+@patch(
+    "/schedules/{uid:str}",
+    opt=access.SUBMIT,
+    status_code=HTTP_200_OK,
+    tags=["schedules"],
+    summary="Pause",
+    responses=REFUSALS,
+)
+async def change_schedule(context: Context, caller: Caller, uid: str, data: ScheduleChange) -> views.ScheduleView:
     """Pause it or let it go on. Times that pass meanwhile are not made up for, but a single one comes at once."""
-    store, schedule = context.bus.schedules, await _find(context, uid)
+    store, schedule = context.bus.schedules, await _find(context, caller, uid)
     now = context.clock.wall()
     if data.paused == schedule.paused or schedule.done:
         return views.schedule(schedule, times.upcoming(schedule, now))
@@ -122,8 +144,15 @@ async def change_schedule(context: Context, uid: str, data: ScheduleChange) -> v
     return views.schedule(changed or schedule, times.upcoming(changed or schedule, now))
 
 
-@delete("/schedules/{uid:str}", status_code=HTTP_204_NO_CONTENT, tags=["schedules"], summary="End", responses=REFUSALS)
-async def remove_schedule(context: Context, uid: str) -> None:
+@delete(
+    "/schedules/{uid:str}",
+    opt=access.SUBMIT,
+    status_code=HTTP_204_NO_CONTENT,
+    tags=["schedules"],
+    summary="End",
+    responses=REFUSALS,
+)
+async def remove_schedule(context: Context, caller: Caller, uid: str) -> None:
     """End a schedule; the jobs that it has made go on."""
-    await _find(context, uid)
+    await _find(context, caller, uid)
     await context.bus.schedules.remove(uid)

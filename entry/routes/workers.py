@@ -1,13 +1,22 @@
 """Worker processes that are alive."""
 
 from litestar import get
+from msgspec.structs import replace
 
 from cuscuta.model import Presence
+from entry import access
+from entry.access import Caller
 from entry.context import Context
 from entry.problems import REFUSALS
 
 
-@get("/workers", tags=["queue"], summary="List workers", responses=REFUSALS)
-async def list_workers(context: Context) -> list[Presence]:
+@get("/workers", opt=access.READ, tags=["queue"], summary="List workers", responses=REFUSALS)
+async def list_workers(context: Context, caller: Caller) -> list[Presence]:
     """Every worker process: its seats, the accounts it holds with their rates, and what each seat is doing."""
-    return sorted(await context.bus.workers(), key=lambda worker: worker.worker)
+
+    def shown(doing: str) -> str:
+        row = context.projection.get(doing.partition(" ")[0])
+        return doing if row is None or caller.sees(row.group) else "a job of another group"
+
+    workers = sorted(await context.bus.workers(), key=lambda worker: worker.worker)
+    return [replace(worker, working=[shown(doing) for doing in worker.working]) for worker in workers]

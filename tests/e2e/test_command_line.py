@@ -36,7 +36,7 @@ async def fleet(make_house: MakeHouse) -> tuple[House, dict[str, str]]:
     await h.entry()
     await h.reaper()
     await h.worker(seats="2")
-    return h, {"CUSCUTA_URL": str(h.http.base_url)}
+    return h, h.cli
 
 
 async def test_accounts_catalogues_and_jobs(make_house: MakeHouse, tmp_path: Path) -> None:
@@ -151,6 +151,7 @@ def test_the_demo_survives_a_kill() -> None:
 async def test_up_keeps_its_data_restarts_what_dies_and_stops_cleanly(folder: Path) -> None:
     """`cuscuta up`: ready, a killed worker and a killed nats-server come back, Ctrl-C ends all of it."""
     port, data = free_port(), folder / "data"
+    token = data / "api-token"
     env = {**clean_env(), "CUSCUTA_UPSTREAM": "noop", "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "cuscuta", "up", "--data", str(data), "--port", str(port), "--workers", "1"]
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as http:
@@ -158,6 +159,7 @@ async def test_up_keeps_its_data_restarts_what_dies_and_stops_cleanly(folder: Pa
         async def up(name: str) -> Proc:
             proc = Proc(name, command, env, folder)
             await until(lambda: said(proc), 60, "it says where the API is")
+            http.headers["authorization"] = f"Bearer {token.read_text()}"
             return proc
 
         async def said(proc: Proc) -> bool:
@@ -193,6 +195,12 @@ async def test_up_keeps_its_data_restarts_what_dies_and_stops_cleanly(folder: Pa
         assert (await http.get(f"/jobs/{uid}")).json()["status"] == "completed"
         assert len((await http.get("/accounts")).json()) == 1
         assert (data / "secret-key").stat().st_mode & 0o777 == 0o600
+        assert token.stat().st_mode & 0o777 == 0o600
+        assert first.text().count(token.read_text()) == 1
+        assert token.read_text() not in second.text()
+        command_line = {"CUSCUTA_URL": str(http.base_url), "CUSCUTA_TOKEN_FILE": str(token)}
+        assert uid in run("jobs", "list", env=command_line)
+        assert "CUSCUTA_TOKEN" in run("jobs", "list", env={"CUSCUTA_URL": str(http.base_url)}, code=1)
         elsewhere = [*command, "--port", str(free_port())]
         other = subprocess.run(elsewhere, env=env, capture_output=True, text=True, timeout=60, check=False)
         assert other.returncode == 1

@@ -6,6 +6,8 @@ import json
 import secrets
 import shutil
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,35 +17,18 @@ import httpx
 
 from cuscuta.broker import Bus
 from cuscuta.clock import SystemClock
+from cuscuta.db import Database, Scope, Tokens
 from cuscuta.db.vault import new_key
 from cuscuta.embedded.nats import Nats
 from cuscuta.embedded.postgres import Postgres
 from cuscuta.logs import get
 from cuscuta.settings import Settings, load
 from tests.support.process import Proc, clean_env, module
+from tests.support.quick import QUICK
 from tests.support.wait import until
 
 REFERENCE = Path(__file__).parents[2] / "worker" / "upstream" / "reference" / "reference.toml"
 ENDED = ("completed", "failed", "cancelled")
-# Short, so that nothing in a test takes longer than it must; relations as in production.
-QUICK = {
-    "CUSCUTA_HEARTBEAT_S": "0.5",
-    "CUSCUTA_PRESENCE_TTL_S": "2",
-    "CUSCUTA_REAP_S": "0.5",
-    "CUSCUTA_MEND_AFTER_S": "1.5",
-    "CUSCUTA_ACK_WAIT_S": "3",
-    "CUSCUTA_ITEM_TIMEOUT_S": "2",
-    "CUSCUTA_FLUSH_S": "1",
-    "CUSCUTA_LEASE_TERM_S": "6",
-    "CUSCUTA_LEASE_MARGIN_S": "0.5",
-    "CUSCUTA_BACKOFF_BASE_S": "0.1",
-    "CUSCUTA_BACKOFF_CAP_S": "0.5",
-    "CUSCUTA_TRANSIENT_RETRIES": "2",
-    "CUSCUTA_THROTTLE_BASE_S": "0.2",
-    "CUSCUTA_HEDGING": "false",  # so that tests can count polls; those of hedging switch it on
-    "CUSCUTA_LOG_FORMAT": "json",
-    "CUSCUTA_LOG_LEVEL": "debug",
-}
 
 
 class House:
@@ -55,6 +40,7 @@ class House:
         self.database = f"test_{secrets.token_hex(6)}"
         self.key = new_key()
         self.extra_env = {f"CUSCUTA_{name.upper()}": value for name, value in env.items()}
+        self.otel: dict[str, str] = {}  # OTEL_* of every part
         self.procs: list[Proc] = []
         self.http = httpx.AsyncClient(timeout=30)
         self.upstream_url = ""
@@ -99,6 +85,7 @@ class House:
             "CUSCUTA_UPSTREAM": str(REFERENCE),
             "CUSCUTA_UPSTREAM_URL": self.upstream_url,
             "CUSCUTA_ENTRY_PORT": "0",
+            **self.otel,
             **self.extra_env,
             **{f"CUSCUTA_{name.upper()}": value for name, value in more.items()},
         }
@@ -132,7 +119,32 @@ class House:
 
         await until(yes, timeout, f"{proc.name} is ready")
 
+    async def token(self, scope: Scope = Scope.ADMIN, group: str = "", **more: Any) -> str:
+        """A token for the API, made over the database."""
+        async with self.database_of_ours() as database:
+            await database.migrate()
+            return await Tokens(database).make("tests", scope, group, **more)
+
+    @property
+    def cli(self) -> dict[str, str]:
+        """What the command line needs in its environment."""
+        return {
+            "CUSCUTA_URL": str(self.http.base_url),
+            "CUSCUTA_TOKEN": self.http.headers["authorization"].removeprefix("Bearer "),
+        }
+
+    @asynccontextmanager
+    async def database_of_ours(self) -> AsyncIterator[Database]:
+        database = Database(self.settings(), SystemClock(), get("test"))
+        await database.connect()
+        try:
+            yield database
+        finally:
+            await database.close()
+
     async def entry(self, wait: bool = True, **more: str) -> Proc:
+        if "authorization" not in self.http.headers:
+            self.http.headers["authorization"] = f"Bearer {await self.token()}"
         proc, url = await self._served("entry", "entry.run", **more)
         self.http.base_url = httpx.URL(url)
         if wait:

@@ -1,0 +1,278 @@
+"""Tokens: what each scope may do on each route, whose jobs a token sees, and how tokens end."""
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from cuscuta.db import Scope
+from cuscuta.embedded.postgres import Postgres
+from entry.access import BELIEVED_S
+from entry.app import ROUTES
+from tests.conftest import MakeHouse
+from tests.e2e.test_command_line import run
+from tests.support.api import refused
+from tests.support.house import House
+from tests.support.wait import until
+
+OPEN = {("GET", "/livez"), ("GET", "/readyz")}
+NEEDS = {
+    Scope.READ: """GET /jobs, GET /jobs/x, GET /jobs/x/graph, GET /jobs/x/results, GET /jobs/x/events, GET /events,
+        GET /schedules, GET /schedules/x, GET /catalogues, GET /catalogues/x, GET /queue, GET /workers""",
+    Scope.SUBMIT: """POST /jobs, DELETE /jobs, DELETE /jobs/x, POST /jobs/x/retry, POST /schedules,
+        PATCH /schedules/x, DELETE /schedules/x""",
+    Scope.OPERATE: """PUT /catalogues/x, GET /accounts, GET /accounts/1, PATCH /accounts/1, POST /accounts/1/release""",
+    Scope.ADMIN: """POST /accounts, POST /accounts/import, DELETE /accounts/1, POST /secrets/rotate, POST /tokens,
+        GET /tokens, DELETE /tokens/1""",
+}
+
+
+def as_bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def test_every_route_names_its_scope() -> None:
+    """And the table above is the whole API."""
+    named = {}
+    for route in ROUTES:
+        for path in route.paths:
+            for method in map(str, route.http_methods):
+                place = path.replace("{account:int}", "1").replace("{token:int}", "1")
+                for name in ("{uid:str}", "{name:str}"):
+                    place = place.replace(name, "x")
+                named[(method, place)] = route.opt["scope"]
+    expected: dict[tuple[str, str], Scope | None] = dict.fromkeys(OPEN)
+    for scope, routes in NEEDS.items():
+        for line in routes.replace("\n", " ").split(","):
+            verb, path = line.split()
+            expected[(verb, path)] = scope
+    assert named == expected
+
+
+async def test_a_scope_reaches_what_it_names_and_no_further(make_house: MakeHouse) -> None:
+    """Every route with every scope, without a token, and with one that is not ours."""
+    h = await make_house()
+    await h.entry()
+    url = str(h.http.base_url)
+    scopes = tuple(Scope)
+    tokens = {scope: await h.token(scope) for scope in scopes}
+    async with httpx.AsyncClient(base_url=url, timeout=30) as http:
+        for needed, routes in NEEDS.items():
+            for line in routes.replace("\n", " ").split(","):
+                method, path = line.split()
+                nobody = await http.request(method, path)
+                assert nobody.status_code == 401, line
+                assert nobody.headers["www-authenticate"].startswith("Bearer")
+                assert nobody.headers["content-type"].startswith("application/problem+json")
+                for scope in scopes:
+                    if needed is Scope.READ and path.endswith("events") and scope.includes(needed):
+                        continue  # it would not end
+                    reply = await http.request(method, path, headers=as_bearer(tokens[scope]))
+                    allowed = scope.includes(needed)
+                    assert (reply.status_code != 403) == allowed, f"{line} {scope} {reply.status_code} {reply.text}"
+                    assert reply.status_code not in (401, 429)
+                    assert reply.status_code < 500, reply.text
+        for path in ("/livez", "/readyz", "/openapi.json"):
+            assert (await http.get(path)).status_code == 200
+        basic = await http.get("/jobs", headers={"authorization": "Basic YTpi"})
+        assert basic.status_code == 401
+    assert all(low.includes(low) and not low.includes(high) for low, high in pairwise(scopes))
+    schemes = (await h.http.get("/openapi.json")).json()
+    assert schemes["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    assert schemes["security"] == [{"token": []}]
+
+
+async def test_a_token_sees_the_jobs_of_its_group_only(make_house: MakeHouse) -> None:
+    """Two groups and an operator: lists, single jobs, results, events, graph, cancel, retry, schedules, `after`."""
+    h = await make_house()
+    await h.entry()
+    await h.catalogue(3)
+    red, blue = [as_bearer(await h.token(Scope.SUBMIT, group)) for group in ("red", "blue")]
+    nobody = as_bearer(await h.token(Scope.SUBMIT))
+    job = {"target": "player 1", "catalogue": "songs", "key": None}
+
+    async def submit(who: dict[str, str], **more: Any) -> str:
+        return str((await h.call("POST", "/jobs", 202, json=job | more, headers=who))["uid"])
+
+    async def listed(who: dict[str, str]) -> set[str]:
+        return {row["uid"] for row in (await h.call("GET", "/jobs", headers=who))["jobs"]}
+
+    reds = [await submit(red), await submit(red, labels={"group": "red", "a": "b"})]
+    blues = [await submit(blue, unique=True)]  # the red ones are none of its business
+    free = await submit(nobody)
+    assert await listed(red) == set(reds)
+    assert await listed(blue) == set(blues)
+    assert await listed(nobody) == {free}
+    operator = as_bearer(await h.token(Scope.OPERATE, "blue"))
+    assert await listed(operator) == {*reds, *blues, free}
+    assert (await h.job(reds[0]))["labels"] == {"group": "red"}
+    await refused(h, "POST", "/jobs", 403, "labels.group", json=job | {"labels": {"group": "red"}}, headers=blue)
+    follow = {"target": "t", "catalogue": "songs", "labels": {"group": "red"}}
+    await refused(h, "POST", "/jobs", 403, "labels.group", json=job | {"on_success": follow}, headers=blue)
+    await refused(h, "POST", "/jobs", 422, "after[0]", json=job | {"after": [reds[0]]}, headers=blue)
+    for method, path in [
+        *[("GET", f"/jobs/{reds[0]}{more}") for more in ("", "/results", "/events", "/graph")],
+        ("DELETE", f"/jobs/{reds[0]}"),
+        ("POST", f"/jobs/{reds[0]}/retry"),
+    ]:
+        await refused(h, method, path, 404, "uid", headers=blue)
+    await refused(h, "GET", f"/jobs?before={reds[0]}", 422, "before", headers=blue)
+    waits = await submit(operator, after=[reds[0]], labels={"group": "blue"})
+    shown = await h.call("GET", f"/jobs/{waits}/graph", headers=blue)
+    assert [one["uid"] for one in shown["jobs"]] == [waits]
+    assert shown["edges"] == []
+    queue = await h.call("GET", "/queue", headers=blue)
+    assert queue["waiting"]["normal"] == 1
+    assert [row["uid"] for row in queue["next"]] == [waits]
+    assert [row["uid"] for row in queue["running"]] == blues
+    key = {"Idempotency-Key": "the same"}
+    mine = await h.call("POST", "/jobs", 202, json=job, headers=red | key)
+    again = await h.call("POST", "/jobs", 202, json=job, headers=red | key)
+    other = await h.call("POST", "/jobs", 202, json=job | {"target": "another"}, headers=blue | key)
+    assert mine["uid"] == again["uid"] != other["uid"]
+    schedule = {"when": "@every 1h", "job": {"target": "t", "catalogue": "songs"}}
+    made = await h.call("POST", "/schedules", 201, json=schedule, headers=red)
+    assert made["job"]["labels"] == {"group": "red"}
+    assert [s["id"] for s in (await h.call("GET", "/schedules", headers=red))["schedules"]] == [made["id"]]
+    assert (await h.call("GET", "/schedules", headers=blue))["schedules"] == []
+    await refused(h, "DELETE", f"/schedules/{made['id']}", 404, "uid", headers=blue)
+    gone = await h.call("DELETE", "/jobs", params={"target": "player 1", "dry_run": "false"}, headers=blue)
+    assert gone["cancelled"] == len(blues) + 1
+    assert (await h.job(reds[0]))["status"] != "cancelled"
+    seen = await events(h, blue, reds[1], other["uid"])
+    assert other["uid"] in seen
+    assert not seen & {*reds, free}
+
+
+async def events(h: House, who: dict[str, str], foreign: str, own: str) -> set[str]:
+    """The jobs that all events of a token's stream, from their beginning, are about: another's ends before its own."""
+    await h.call("DELETE", f"/jobs/{foreign}")
+    await h.call("DELETE", f"/jobs/{own}")
+    seen = set()
+    async with h.http.stream("GET", "/events", headers=who | {"last-event-id": "0"}) as stream:
+        async for line in stream.aiter_lines():
+            if line.startswith("data:") and (text := line.removeprefix("data:").strip()).startswith("{"):
+                event = json.loads(text)
+                seen.add(event["uid"])
+                if (event["uid"], event["what"]) == (own, "cancelled"):
+                    break
+    return seen
+
+
+async def test_a_token_ends_when_it_is_revoked_or_expires(make_house: MakeHouse) -> None:
+    """Here at once, at another replica within seconds; the secret is in no list and no row."""
+    h = await make_house()
+    await h.entry()
+    first = str(h.http.base_url)
+    await h.entry()
+    second = str(h.http.base_url)
+    made = await h.call("POST", "/tokens", 201, json={"name": "a bot", "scope": "read"})
+    text, number = made["token"], int(made["token"].split("_")[1])
+    secret = text.split("_", 2)[2]
+
+    async def status(url: str, token: str = text) -> int:
+        return (await h.http.get(f"{url}/jobs", headers=as_bearer(token))).status_code
+
+    assert [await status(first), await status(second)] == [200, 200]
+    wrong = text[:-1] + ("A" if text[-1] != "A" else "B")
+    assert await status(first, wrong) == 401
+    listed = await h.http.get("/tokens")
+    assert secret not in listed.text
+    (row,) = [token for token in listed.json() if token["id"] == number]
+    assert (row["name"], row["scope"], row["group"], row["revoked_at"]) == ("a bot", "read", "", None)
+    assert row["used_at"]
+    assert secret not in str(await h.sql("SELECT * FROM api_token"))
+    assert secret not in "".join(proc.text() for proc in h.procs)
+    h.http.base_url = httpx.URL(first)
+    gone = await h.call("DELETE", f"/tokens/{number}")
+    assert gone["revoked_at"]
+    assert (await h.call("DELETE", f"/tokens/{number}"))["revoked_at"] == gone["revoked_at"]
+    assert await status(first) == 401
+
+    async def refused_there() -> bool:
+        return await status(second) == 401
+
+    await until(refused_there, 10, "the other replica has heard of it")
+    await refused(h, "DELETE", "/tokens/123456", 404, "token")
+    short = await h.token(Scope.READ, expires_at=datetime.now(UTC) + timedelta(seconds=1))
+    assert await status(first, short) == 200
+
+    async def expired() -> bool:
+        return await status(first, short) == 401
+
+    await until(expired, 15, "it has expired")
+
+
+async def test_wrong_tokens_are_limited_and_the_right_one_goes_on(make_house: MakeHouse) -> None:
+    h = await make_house()
+    await h.entry()
+    await h.call("GET", "/jobs")  # known from now on
+    answers = []
+    for n in range(14):
+        wrong = f"cus_1_{n:043}"
+        answers.append(await h.http.get("/jobs", headers=as_bearer(wrong)))
+    assert [a.status_code for a in answers] == [401] * 10 + [429] * 4
+    assert 1 <= int(answers[-1].headers["retry-after"]) <= 61
+    await h.call("GET", "/jobs")
+
+
+async def test_tokens_that_were_seen_are_good_while_the_database_is_away(folder: Path) -> None:
+    """Past the seconds for which a token is believed without a look."""
+    server = Postgres(folder / "postgres", fast=True)
+    server.start()
+    try:
+        async with House(folder / "house", server) as h:
+            await h.entry()
+            await h.call("GET", "/jobs")
+            other = await h.token(Scope.READ)
+            server.stop()
+            try:
+                assert (await h.http.get("/jobs", headers=as_bearer(other))).status_code == 503  # nobody knows it yet
+                stopped = time.monotonic()
+                assert await until(lambda: still_good(h, stopped), 20, "it is believed after its time")
+            finally:
+                server.start()
+    finally:
+        server.stop()
+
+
+async def still_good(h: House, since: float) -> bool:
+    assert (await h.http.get("/jobs")).status_code == 200
+    return time.monotonic() - since > 2 * BELIEVED_S
+
+
+async def test_the_command_line_makes_lists_and_revokes_tokens(make_house: MakeHouse) -> None:
+    h = await make_house()
+    await h.entry()
+    env = h.cli
+    text = run("tokens", "make", "ci", "--scope", "submit", "--group", "red", "--expires", "12h", env=env).strip()
+    row = next(t for t in json.loads(run("tokens", "list", "--json", env=env)) if t["name"] == "ci")
+    assert (row["scope"], row["group"]) == ("submit", "red")
+    lasts = datetime.fromisoformat(row["expires_at"]) - datetime.fromisoformat(row["created_at"])
+    assert timedelta(hours=11.9) < lasts < timedelta(hours=12.1)
+    assert "ci" in run("tokens", "list", env=env)
+    assert "scope admin" in run("tokens", "list", env=env | {"CUSCUTA_TOKEN": text}, code=1)
+    run("jobs", "list", env=env | {"CUSCUTA_TOKEN": text})
+    assert "revoked" in run("tokens", "revoke", str(row["id"]), env=env)
+    assert "CUSCUTA_TOKEN" in run("jobs", "list", env=env | {"CUSCUTA_TOKEN": text}, code=1)
+    assert "30d" in run("tokens", "make", "x", "--scope", "read", "--expires", "soon", env=env, code=2)
+    database = {"CUSCUTA_POSTGRES_URL": h.postgres.url(h.database)}
+    assert "--another" in run("tokens", "bootstrap", env=database, code=1)
+    fresh = run("tokens", "bootstrap", "--another", env=database).strip()
+    run("tokens", "list", env=env | {"CUSCUTA_TOKEN": fresh})
+    assert "CUSCUTA_POSTGRES_URL" in run("tokens", "bootstrap", code=1)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3"])  # noqa: S104 - to be refused
+async def test_insecure_is_refused_off_loopback(make_house: MakeHouse, host: str) -> None:
+    h = await make_house()
+    assert "insecure" in run("check-config", env={"CUSCUTA_INSECURE": "true", "CUSCUTA_ENTRY_HOST": host}, code=2)
+    await h.entry(insecure="true")
+    async with httpx.AsyncClient(base_url=h.http.base_url) as http:
+        assert (await http.get("/tokens")).status_code == 200
+    assert "whoever reaches this port" in h.procs[-1].text()
