@@ -1,5 +1,7 @@
 """Jobs that were accepted but never got into their lane or to admission: a crash between the tag and the batch."""
 
+from collections.abc import Iterable
+
 from cuscuta import limits, subjects
 from cuscuta.broker.settle import advance
 from cuscuta.broker.submit import enqueue
@@ -14,7 +16,7 @@ class LostWaiting:
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
-        self._seen = ""  # the last of those that wait for others
+        self._seen = {"lanes": "", "befores": ""}  # the last of those that were looked at
 
     async def round(self, scene: Scene) -> int:
         """Enqueue again what is in no queue; admit the head of a lane that nobody admitted."""
@@ -40,7 +42,7 @@ class LostWaiting:
                 suspects.add(uid)
             else:
                 lanes[row.lane] = row
-        for lane in list(lanes)[: limits.DUTY_BATCH]:
+        for lane in self._next("lanes", lanes):
             head = await scene.bus.lanes.head(lane)
             if head and head.uid in rows and head.uid not in admitted:
                 suspects.add(head.uid)
@@ -51,16 +53,16 @@ class LostWaiting:
                 scene.log.warning("a job that nobody would have started is queued again", uid=uid)
                 await enqueue(scene.bus, known)
                 mended += 1
-        for uid in self._next(befores):
+        for uid in self._next("befores", befores):
             known = await scene.bus.tags.read(uid)
             mended += known is not None and await advance(scene.bus, known)
         return mended
 
-    def _next(self, befores: list[str]) -> list[str]:
-        """Some of the jobs that wait for others, all of them in turn."""
-        befores = [uid for uid in sorted(befores) if uid > self._seen] or sorted(befores)
-        some = befores[: limits.DUTY_BATCH]
-        self._seen = some[-1] if some else ""
+    def _next(self, what: str, names: Iterable[str]) -> list[str]:
+        """Some of many, all of them in turn."""
+        every = sorted(names)
+        some = ([name for name in every if name > self._seen[what]] or every)[: limits.DUTY_BATCH]
+        self._seen[what] = some[-1] if some else ""
         return some
 
 

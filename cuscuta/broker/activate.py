@@ -47,14 +47,15 @@ async def activate(bus: Bus, waiting: Waiting, seats: int, known: Known | None =
         unfixed = not tag.queue.seats
         first = unfixed and len(tag.run_ids) == 1  # a further run has results of the ones before
         tag.queue.seats = tag.queue.seats or max(1, seats)
-        tag.queue.place = place
+        if unfixed:
+            tag.queue.place = place
         return unfixed
 
     fixed, _ = await asyncio.gather(
         bus.tags.swap(known, fix_seats), bus.work.make_job_consumer(uid, tag.essential.target)
     )
     if fixed is None or fixed.tag.status.terminal:
-        return await _undo(bus, uid, fixed)
+        return await _undo(bus, uid)
     essential = fixed.tag.essential
     plan = todo = spans.divide(grid, essential.span, fixed.tag.queue.seats, essential.policy, essential.chunk_items)
     if not first:
@@ -65,15 +66,15 @@ async def activate(bus: Bus, waiting: Waiting, seats: int, known: Known | None =
 
 
 async def _runnable(bus: Bus, waiting: Waiting) -> tuple[Known | None, int]:
-    """The job and its place in its lane."""
+    """The job, if its chunks may go out, and its place in its lane."""
     known = await bus.tags.read(waiting.uid)
     if known is None:
         return None, 0
     if known.tag.status.terminal:
         await tidy(bus, known.tag)
         return None, 0
-    if (lane := known.tag.essential.lane) is None:
-        return known, 0
+    if (lane := known.tag.essential.lane) is None or known.tag.status is JobStatus.PENDING:
+        return known, known.tag.queue.place  # it had its turn, whatever has become of its entry since
     place = await bus.lanes.turn(lane, waiting)
     return (known if place else None), place  # else its turn comes when the job before it is released
 
@@ -91,8 +92,9 @@ async def _let_out(bus: Bus, known: Known, plan: list[Span], todo: list[Span], f
             bus.tags.read(uid),
             bus.work.publish_chunks(names[i : i + LATER_CHUNKS], body, essential.traceparent),
         )
-        if current is None or current.tag.status.terminal:
-            return await _undo(bus, uid, current)
+        ours = current is not None and current.tag.run_ids[-1] == known.tag.run_ids[-1]
+        if current is None or not ours or current.tag.status.terminal:
+            return await _undo(bus, uid)
         if fresh and not new:
             fresh = False
             await _tell(bus, known.tag, fresh)
@@ -111,7 +113,7 @@ async def _let_out(bus: Bus, known: Known, plan: list[Span], todo: list[Span], f
     else:
         after, _ = await asyncio.gather(bus.tags.swap(known, edit), _tell(bus, known.tag, fresh))
     if after is None or after.tag.status.terminal:
-        return await _undo(bus, uid, after)
+        return await _undo(bus, uid)
     await bus.event(known.tag, "admitted", JobStatus.PENDING)
     if len(names) != len(plan) or len(names) > FIRST_CHUNKS:  # all may have been done before the tag said so
         await settle(bus, uid)
@@ -141,11 +143,15 @@ async def _tell(bus: Bus, tag: JobTag, fresh: bool) -> None:
     await bus.announce("active", tag.uid, active)
 
 
-async def _undo(bus: Bus, uid: str, known: Known | None) -> bool:
-    """The job ended while it was being admitted: take back what was put out for it."""
-    if known is not None:
-        await tidy(bus, known.tag)
-    else:
+async def _undo(bus: Bus, uid: str) -> bool:
+    """The job ended while it was being admitted: take back what was put out for it.
+
+    A further run that has been admitted keeps it: what it lacks or has twice, the reaper and the results' names settle.
+    """
+    tag = await bus.tags.get(uid)
+    if tag is not None and tag.status.terminal:
+        await tidy(bus, tag)
+    elif tag is None or tag.status is JobStatus.QUEUEING:
         await bus.work.purge(subjects.chunks_of(uid))
         await bus.work.drop_job_consumer(uid)
         await bus.active_bucket.purge(uid)

@@ -14,7 +14,11 @@ from cuscuta.model import Priority
 
 
 class Waiting(Struct, frozen=True, omit_defaults=True):
-    """Body of lane entries and admit messages. `place` is the sequence at which the job's entry is its lane's head."""
+    """Body of lane entries and admit messages.
+
+    `place`, in the latter, is the sequence of the job's entry, which is its lane's head. It means nothing without lane
+    and uid: the stream's numbers begin anew if it is made anew.
+    """
 
     uid: str
     priority: Priority
@@ -23,7 +27,7 @@ class Waiting(Struct, frozen=True, omit_defaults=True):
 
 
 class Lanes:
-    """A lane's first entry says whose turn it is. Every method is safe to repeat."""
+    """A lane's first entry says whose turn it is. Every method but `claim` is safe to repeat."""
 
     def __init__(self, broker: Broker, work: Work) -> None:
         self._broker, self._work = broker, work
@@ -106,13 +110,20 @@ class Lanes:
         self._heads.forget(lane)
         return None
 
-    async def behind(self, lane: str, uid: str) -> tuple[str, int] | None:
-        """The job that stands right behind another one in a lane, and its entry's sequence."""
-        mine = await self._work.first(subjects.lane_entry(lane, uid))
-        if mine is None:
-            return None
-        found = await self._work.first(subjects.lane_all(lane), mine.sequence + 1)
-        return (subjects.parse_lane(found.subject)[1], found.sequence) if found else None
+    async def behind(self, lane: str, uid: str, place: int) -> tuple[str, int] | None:
+        """The job that stands right behind another one's place in a lane, and its own; None if that one has left it.
+
+        The other one is looked at last: as long as it stands, nobody behind it has had a turn.
+        """
+        while found := await self._work.first(subjects.lane_all(lane), place + 1):
+            try:
+                later = subjects.parse_lane(found.subject)[1]
+            except ValueError:
+                await self._work.purge(found.subject)  # put there by hand
+                continue
+            mine = await self._work.first(subjects.lane_entry(lane, uid))
+            return (later, found.sequence) if mine and mine.sequence == place else None
+        return None
 
     async def admit_if_head(self, uid: str, lane: str) -> None:
         """Send a job to admission if it is its lane's turn; closes the gap between a release and a late entry."""
@@ -120,10 +131,10 @@ class Lanes:
         if head and head.uid == uid:
             await self.admit(head)
 
-    async def leave(self, lane: str, place: int) -> bool:
-        """Take an entry out of its lane; whether it was there."""
+    async def leave(self, lane: str, uid: str, place: int) -> bool:
+        """Take a job's entry out of its lane if it stands at its place; whether it did. One put there later stays."""
         self._heads.forget(lane)
-        return await self._work.delete(place)
+        return await self._work.purge(subjects.lane_entry(lane, uid), place) > 0
 
 
 class Heads:

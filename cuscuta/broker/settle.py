@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from cuscuta import limits, settling, spans, subjects
 from cuscuta.broker import after
 from cuscuta.broker.bus import Bus
+from cuscuta.broker.lanes import Waiting
 from cuscuta.broker.submit import begin, submit
 from cuscuta.broker.tags import Edit, Known
 from cuscuta.broker.unique import release
@@ -154,7 +155,7 @@ async def tidy(bus: Bus, tag: JobTag) -> None:
     """Remove what an ended job leaves on the bus and let others go on; every step may be repeated.
 
     Whatever comes late, when a further run has begun, stops at the look at the tag: the lane's entry, whose loss would
-    let the next job overtake, was read before that look and goes by its sequence.
+    let the next job overtake, was known before that look, and goes only if it stands where it stood then.
     """
     uid, lane = tag.uid, tag.essential.lane
     await bus.announce("ended", uid)  # before the lane goes on: nobody polls for this one when the next one starts
@@ -162,16 +163,18 @@ async def tidy(bus: Bus, tag: JobTag) -> None:
     if await _runs_again(bus, tag):
         return
     await _leave_bus(bus, tag)
-    if lane and (tag.status is not JobStatus.FAILED or await _stop_lane(bus, lane, uid)):
-        if place:
-            await bus.lanes.leave(lane, place)
+    if lane and (tag.status is not JobStatus.FAILED or await _stop_lane(bus, lane, uid, place)):
+        if place and not await bus.lanes.leave(lane, uid, place):
+            again = await bus.work.first(subjects.lane_entry(lane, uid))  # a late word put it there once more
+            if again is not None and not await _runs_again(bus, tag):
+                await bus.lanes.leave(lane, uid, again.sequence)
         await release_lane(bus, lane)
 
 
 async def _place(bus: Bus, tag: JobTag) -> int:
     if tag.queue.place or not tag.essential.lane:
         return tag.queue.place
-    entry = await bus.work.first(subjects.lane_entry(tag.essential.lane, tag.uid))  # it ended before its turn came
+    entry = await bus.work.first(subjects.lane_entry(tag.essential.lane, tag.uid))  # it was never admitted
     return entry.sequence if entry else 0
 
 
@@ -230,14 +233,14 @@ async def advance(bus: Bus, known: Known) -> bool:
     return True
 
 
-async def _stop_lane(bus: Bus, lane: str, uid: str) -> bool:
-    """End the jobs behind a failed one that do not go on without it; whether all are ended.
+async def _stop_lane(bus: Bus, lane: str, uid: str, place: int) -> bool:
+    """End the jobs behind a failed one's place that do not go on without it; whether all are ended.
 
     The failed one's own entry goes last, so that whoever repeats this after a crash knows of the failure. Of a very
     long row the reaper, who finds that entry, ends the rest.
     """
     for _ in range(limits.LANE_STOPS):
-        entry = await bus.lanes.behind(lane, uid)
+        entry = await bus.lanes.behind(lane, uid, place) if place else None
         known = await bus.tags.read(entry[0]) if entry else None
         if entry is None or known is None or known.tag.essential.lane_policy != "stop":
             return True
@@ -257,13 +260,14 @@ async def release_lane(bus: Bus, lane: str) -> None:
     while head := await bus.lanes.head(lane):
         tag = await bus.tags.get(head.uid)
         if tag and not tag.status.terminal:
+            queue = (tag.essential.priority, tag.essential.group)
             if tag.status is JobStatus.QUEUEING:
-                await bus.lanes.admit(head)
-            await bus.announce("submitted", head.uid, queue=(tag.essential.priority, tag.essential.group))
+                await bus.lanes.admit(Waiting(head.uid, *queue, head.place))
+            await bus.announce("submitted", head.uid, queue=queue)
             return
-        if tag and tag.status is JobStatus.FAILED and not await _stop_lane(bus, lane, head.uid):
+        if tag and tag.status is JobStatus.FAILED and not await _stop_lane(bus, lane, head.uid, head.place):
             return
-        await bus.lanes.leave(lane, head.place)
+        await bus.lanes.leave(lane, head.uid, head.place)
 
 
 async def note_failures(bus: Bus, uid: str, failures: Sequence[Failure]) -> None:

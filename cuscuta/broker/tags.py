@@ -43,11 +43,12 @@ class Tags:
         """Edit a job's tag in place until the store takes it; the tag as it stands after that, None if it is gone.
 
         `edit` returns whether there is something to store. A terminal tag is given the retention as its time to live;
-        it is not edited again. Raises ValueError for a forbidden transition.
+        it is not edited again, and a further run that has begun meanwhile not at all: what was decided about a run
+        does not count for the next one. Raises ValueError for a forbidden transition.
         """
         known = await self.read(uid)
         after = await self.swap(known, edit) if known else None
-        return after.tag if after else None
+        return after.tag if after else await self.get(uid)
 
     async def reopen(self, known: Known, tag: JobTag) -> Known | None:
         """Replace an ended job's tag by that of a further run; None if it has changed since it was read."""
@@ -57,7 +58,10 @@ class Tags:
             return None
 
     async def swap(self, known: Known, edit: Edit) -> Known | None:
-        """Like `change`, from a tag that was read before; it is read anew only if it has changed since."""
+        """Like `change`, from a tag that was read before; it is read anew only if it has changed since.
+
+        None if it is gone, or if a further run has begun since.
+        """
         uid, current = known.tag.uid, known
         while True:
             tag = current.tag
@@ -71,8 +75,6 @@ class Tags:
                 return Known(tag, await self._bucket.update(uid, encode(tag), current.revision, ttl_s))
             except Conflict:
                 read = await self.read(uid)
-                if read is None:
+                if read is None or read.tag.run_ids[-1] != known.tag.run_ids[-1]:
                     return None
-                if read.tag.run_ids[-1] != known.tag.run_ids[-1]:
-                    return read  # what was decided about a run does not count for the next one
                 current = read

@@ -192,7 +192,13 @@ class Work:
             raise
         return True
 
-    async def purge(self, subject_filter: str) -> int:
-        """Remove all messages of a filter that no consumer serves, or whose consumer ends; how many."""
-        answer = await self._broker.api(f"STREAM.PURGE.{self.stream}", {"filter": subject_filter})
+    async def purge(self, subject_filter: str, until: int = 0) -> int:
+        """Remove all messages of a filter that no consumer serves, or whose consumer ends; how many.
+
+        With `until`, those up to this sequence.
+        """
+        what: dict[str, str | int] = {"filter": subject_filter}
+        if until:
+            what["seq"] = until + 1
+        answer = await self._broker.api(f"STREAM.PURGE.{self.stream}", what)
         return int(answer.get("purged", 0))

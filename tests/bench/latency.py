@@ -42,7 +42,9 @@ async def _one_item(folder: Path, postgres: Postgres, trials: int) -> list[float
         await h.catalogue(1)
         await h.seats(4)
         waits = []
-        async with aiohttp.ClientSession(str(h.http.base_url)) as http:  # httpx would add 5 ms of its own
+        async with aiohttp.ClientSession(
+            str(h.http.base_url), headers=_token(h)
+        ) as http:  # httpx would add 5 ms of its own
             for n in range(trials + 20):  # the first twenty warm up
                 began = time.perf_counter()
                 async with http.post("/jobs", json={"target": f"player {n}", "catalogue": "songs"}) as answer:
@@ -108,5 +110,9 @@ async def _submit(h: House, first: int, last: int) -> None:
             async with http.post("/jobs", json={"target": f"player {n}", "catalogue": "songs"}) as answer:
                 assert answer.status == 202, await answer.text()
 
-    async with aiohttp.ClientSession(str(h.http.base_url)) as http:
+    async with aiohttp.ClientSession(str(h.http.base_url), headers=_token(h)) as http:
         await asyncio.gather(*(client(http) for _ in range(CLIENTS)))
+
+
+def _token(h: House) -> dict[str, str]:
+    return {"authorization": h.http.headers["authorization"]}

@@ -97,7 +97,8 @@ async def test_what_waits_can_be_cancelled_and_bad_chains_are_refused(make_house
     assert await waiting(await h.bus(), first) == []
     good = {"target": "p", "catalogue": "songs"}
     await refused(h, "POST", "/jobs", 422, "after[1]", "no job", json={**good, "after": [first, "0" * 26]})
-    itself = {**good, "after": [first, uid_from("idempotency", "myself")]}
+    caller = h.cli["CUSCUTA_TOKEN"].split("_")[1]
+    itself = {**good, "after": [first, uid_from("idempotency", caller, "myself")]}
     await refused(h, "POST", "/jobs", 422, "after[1]", "itself", json=itself, headers={"Idempotency-Key": "myself"})
     await refused(h, "POST", "/jobs", 400, "after_when", json={**good, "after": [first], "after_when": "never"})
     nested = {**good, "on_failure": {**good, "to": 99}}

@@ -146,7 +146,10 @@ async def test_500_readers_come_and_go_without_a_leak(make_house: MakeHouse) -> 
 
     async def crowd() -> None:
         async with aiohttp.ClientSession(
-            str(h.http.base_url), connector=aiohttp.TCPConnector(limit=0), read_bufsize=1 << 12
+            str(h.http.base_url),
+            connector=aiohttp.TCPConnector(limit=0),
+            read_bufsize=1 << 12,
+            headers={"authorization": h.http.headers["authorization"]},
         ) as http:
             answers = await asyncio.gather(*(http.get("/events") for _ in range(500)))
             uid = await h.submit()
@@ -173,7 +176,7 @@ async def _at_most(count: Any, most: int) -> bool:
 async def _first_line(answer: aiohttp.ClientResponse) -> bytes:
     async with asyncio.timeout(20):
         while not (line := await answer.content.readline()).startswith(b"data:"):
-            pass
+            assert line, answer
         return line
 
 

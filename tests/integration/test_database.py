@@ -12,6 +12,7 @@ from cuscuta.clock import SystemClock
 from cuscuta.db import Accounts, Database, Leases, Vault
 from cuscuta.db.database import migrations
 from cuscuta.db.leases import Return
+from cuscuta.db.rotation import rotate
 from cuscuta.db.vault import VaultError, new_key
 from cuscuta.embedded.postgres import Postgres
 from cuscuta.errors import DatabaseUnavailable
@@ -73,6 +74,30 @@ async def test_secrets_are_encrypted_and_keys_rotate(db: Database, accounts: Acc
         Vault([new_key()]).open(row["account_password"])
     with pytest.raises(VaultError, match="cuscuta secret-key"):
         Vault(["short"])
+
+
+async def test_rotation_seals_every_page_anew_and_loses_no_change(db: Database, settings: Settings) -> None:
+    """Five accounts in pages of two; one is changed between the pages, one is sealed with a key that is lost."""
+    old = Vault(settings.secret_keys)
+    await Accounts(db, old).save([(f"{n}@x", f"p{n}") for n in range(4)])
+    await Accounts(db, Vault([new_key()])).save([("lost@x", "p")])
+    await db.rows("UPDATE account_table SET temp_token = $1 WHERE account_email = '2@x'", old.seal("token"))
+    newest = new_key()
+    both, alone = Vault([newest, *settings.secret_keys]), Vault([newest])
+    first = await rotate(db, both, 0, 2)
+    assert (first.seen, first.sealed, first.unreadable) == (2, 2, [])
+    assert first.next is not None
+    await Accounts(db, both).save([("3@x", "changed")])
+    pages = [first]
+    while (after := pages[-1].next) is not None:
+        pages.append(await rotate(db, both, after, 2))
+    rest = [(page.seen, page.sealed, len(page.unreadable)) for page in pages[1:]]
+    assert [sum(figures) for figures in zip(*rest, strict=True)] == [3, 1, 1]
+    rows = await db.rows("SELECT * FROM account_table WHERE account_email <> 'lost@x' ORDER BY account_email")
+    assert [alone.open(row["account_password"]) for row in rows] == ["p0", "p1", "p2", "changed"]
+    assert [alone.open(row["temp_token"]) for row in rows if row["temp_token"]] == ["token"]
+    again = await rotate(db, both, 0, 10)
+    assert (again.seen, again.sealed, again.next) == (5, 0, None)
 
 
 async def test_the_best_rating_goes_first_then_the_longest_idle(accounts: Accounts, leases: Leases) -> None:

@@ -2,17 +2,22 @@
 
 import base64
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cuscuta import limits, subjects
 from cuscuta.broker import Bus
+from cuscuta.broker.activate import activate
+from cuscuta.broker.lanes import Waiting
 from cuscuta.broker.retry import retry
-from cuscuta.broker.settle import close, close_late, tidy
+from cuscuta.broker.settle import close, close_late, complete, tidy
 from cuscuta.broker.submit import submit
+from cuscuta.broker.tags import Edit, Known
 from cuscuta.codec import decode
 from cuscuta.errors import BrokerUnavailable
-from cuscuta.model import Essential, Event, JobStatus, LanePolicy
+from cuscuta.model import Essential, Event, Item, JobStatus, JobTag, LanePolicy, Priority, Queue
 from cuscuta.spans import Span
 from cuscuta.uids import new_uid, token_from
 
@@ -98,3 +103,140 @@ async def test_a_time_that_bound_the_last_run_does_not_end_the_next_one(bus: Bus
     same = await close_late(bus, uid, late)
     assert same is not None
     assert same.status is JobStatus.QUEUEING
+
+
+async def head_of(bus: Bus) -> Waiting:
+    head = await bus.lanes.head(LANE)
+    assert head is not None
+    return head
+
+
+async def running(bus: Bus, policies: list[LanePolicy]) -> list[str]:
+    """A row of jobs whose first one has been admitted."""
+    content = (await bus.catalogues.put([Item(f"i{n}") for n in range(9)])).hash
+    uids = [new_uid(NOW) for _ in policies]
+    for uid, policy in zip(uids, policies, strict=True):
+        await submit(bus, uid, Essential("t", content, "songs", Span(0, 9), lane=LANE, lane_policy=policy))
+    assert await activate(bus, await head_of(bus), 2)
+    return uids
+
+
+async def test_an_admitted_job_knows_its_place(bus: Bus) -> None:
+    first, second = await running(bus, ["continue", "continue"])
+    tag = await bus.tags.get(first)
+    assert tag is not None
+    assert tag.queue.place == (await head_of(bus)).place > 0
+    assert not await activate(bus, Waiting(second, Priority.NORMAL, place=tag.queue.place), 2)  # not its place
+    await close(bus, first, JobStatus.CANCELLED)
+    assert (await head_of(bus)).uid == second
+
+
+async def test_an_entry_that_a_late_word_put_back_goes_with_the_job(bus: Bus) -> None:
+    """A submit whose answer was lost is said again when the job has ended: its entry stands behind others."""
+    first, second, third = await running(bus, ["continue", "continue", "stop"])
+    ended = await close(bus, first, JobStatus.FAILED)
+    assert ended is not None
+    assert await activate(bus, await head_of(bus), 2)
+    await bus.lanes.enter(Waiting(first, Priority.NORMAL), LANE)
+    await tidy(bus, ended)  # as the reaper does
+    assert await bus.work.first(subjects.lane_entry(LANE, first)) is None
+    assert await statuses(bus, [second, third]) == [JobStatus.PENDING, JobStatus.QUEUEING]
+
+
+async def test_a_number_of_another_stream_takes_nobody_s_message(bus: Bus) -> None:
+    """The work stream was made anew: an old job's place is the number of somebody else's entry now."""
+    uids = await row(bus, ["continue"])
+    other = await head_of(bus)
+    uid = new_uid(NOW)
+    essential = Essential("t", "c", "songs", Span(0, 9), lane=LANE)
+    old = JobTag(uid, JobStatus.COMPLETED, essential, Queue(NOW, place=other.place), [uid])
+    await tidy(bus, old)
+    assert (await head_of(bus)).uid == uids[0]
+
+
+async def test_whoever_admits_an_earlier_run_lets_nothing_out(bus: Bus) -> None:
+    """Offered, held up, cancelled, retried behind another job: the offer is of a run that is over."""
+    (first,) = await running(bus, ["continue"])
+    known = await bus.tags.read(first)
+    assert known is not None
+    known.tag.status, known.tag.queue.seats = JobStatus.QUEUEING, 0  # as it was when it was offered
+    await close(bus, first, JobStatus.CANCELLED)
+    second = new_uid(NOW)
+    await submit(bus, second, replace(known.tag.essential))
+    assert await activate(bus, await head_of(bus), 2)
+    assert await retry(bus, first) is not None
+    assert not await activate(bus, Waiting(first, Priority.NORMAL, place=1), 2, known)
+    assert await statuses(bus, [first, second]) == [JobStatus.QUEUEING, JobStatus.PENDING]
+    assert await bus.work.queued(first) == []
+    assert first not in await bus.work.job_consumers()
+    assert await bus.active_bucket.get(first) is None
+
+
+async def test_a_verdict_on_an_earlier_run_takes_nothing_from_the_next(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has read run 1 as running and then stalled does not tidy run 2."""
+    (first,) = await running(bus, ["continue"])
+    stale = await bus.tags.read(first)
+    await close(bus, first, JobStatus.FAILED)
+    await bus.results.forget_graves(first)
+    assert await retry(bus, first) is not None
+    assert await activate(bus, await head_of(bus), 2)
+    queued = await bus.work.queued(first)
+
+    async def late(uid: str) -> Known | None:
+        return stale
+
+    async def all_of_it(uid: str) -> list[Span]:
+        return [Span(0, 9)]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bus.tags, "read", late)
+        patch.setattr(bus.results, "stored", all_of_it)
+        patch.setattr(bus.tags, "swap", _once_with(bus, patch))
+        await complete(bus, first)
+    assert await statuses(bus, [first]) == [JobStatus.PENDING]
+    assert await bus.work.queued(first) == queued != []
+    assert first in await bus.work.job_consumers()
+    assert (await head_of(bus)).uid == first
+
+
+def _once_with(bus: Bus, patch: pytest.MonkeyPatch) -> Any:
+    swap, read = bus.tags.swap, type(bus.tags).read
+
+    async def swapped(known: Known, edit: Edit) -> Known | None:
+        patch.setattr(bus.tags, "read", read.__get__(bus.tags))  # only the first look was late
+        return await swap(known, edit)
+
+    return swapped
+
+
+async def test_a_failure_of_an_earlier_run_stops_nobody_behind_the_next(bus: Bus) -> None:
+    first, second = await running(bus, ["continue", "continue"])
+    failed = await close(bus, first, JobStatus.FAILED)
+    assert failed is not None
+    assert await retry(bus, first) is not None
+    stops = new_uid(NOW)
+    await submit(bus, stops, replace(failed.essential, lane_policy="stop"))
+    assert await bus.lanes.behind(LANE, first, failed.queue.place) is None
+    await tidy(bus, failed)  # late
+    assert await statuses(bus, [first, second, stops]) == [JobStatus.QUEUEING] * 3
+
+
+async def test_a_running_job_that_lost_its_entry_and_its_consumer_is_admitted_again(bus: Bus) -> None:
+    first, second = await running(bus, ["continue", "continue"])
+    await bus.work.purge(subjects.lane_entry(LANE, first))
+    await bus.work.drop_job_consumer(first)
+    assert await activate(bus, Waiting(first, Priority.NORMAL), 2)
+    assert first in await bus.work.job_consumers()
+    await close(bus, first, JobStatus.COMPLETED)
+    assert (await head_of(bus)).uid == second
+
+
+async def test_what_was_put_into_a_lane_by_hand_blocks_nobody_behind_a_failure(bus: Bus) -> None:
+    uids = await row(bus, ["continue"])
+    await bus.work.put(f"cuscuta.lane.{LANE}.nonsense", b"{}")
+    stops = (await row(bus, ["stop"]))[0]
+    await close(bus, uids[0], JobStatus.FAILED)
+    assert await statuses(bus, [stops]) == [JobStatus.FAILED]
+    assert await bus.lanes.head(LANE) is None

@@ -1,5 +1,7 @@
-"""A canary in every secret field, a deployment that does everything and fails in every way, and a search for it in all
-that the deployment emits: logs, API answers, events, webhooks, traces, the command line, NATS's streams and its files.
+"""Secrets: keys are replaced while everything runs, and a canary in every secret field is found nowhere.
+
+For the second, a deployment does everything and fails in every way; then all that it emits is searched: logs, answers
+of the API, events, webhooks, traces, the command line, NATS's streams and files.
 """
 
 import json
@@ -11,8 +13,10 @@ from pathlib import Path
 from aiohttp import web
 
 from cuscuta.db import Vault
+from cuscuta.db.vault import new_key
 from cuscuta.embedded.nats import Nats
 from cuscuta.embedded.postgres import Postgres
+from tests.conftest import MakeHouse
 from tests.e2e.test_access import NEEDS
 from tests.e2e.test_command_line import run
 from tests.support.adapters import TOKEN_CANARY
@@ -138,3 +142,25 @@ async def test_no_command_line_holds_a_secret(folder: Path, postgres: Postgres) 
         assert "entry.run" in shown
         for secret in (h.key, h.cli["CUSCUTA_TOKEN"], h.postgres.url().split(":")[2].split("@")[0]):
             assert secret not in shown
+
+
+async def test_a_key_is_replaced_while_everything_runs(make_house: MakeHouse) -> None:
+    """As docs/security.md says: a new key in front, restart, rotate, the old one out; accounts still log in."""
+    h = await make_house()
+    await h.upstream(accounts=2)
+    await h.entry()
+    await h.reaper()
+    await h.accounts(2)
+    await h.catalogue(4)
+    old, h.key = h.key, f"{new_key()},{h.key}"
+    await h.entry()
+    assert "2 sealed anew" in run("secrets", "rotate", env=h.cli)
+    assert "0 sealed anew, 2 were in order" in run("secrets", "rotate", env=h.cli)
+    h.key = h.key.removesuffix(f",{old}")
+    await h.entry()
+    await h.worker(seats="2")
+    job = await h.ended(await h.submit())
+    assert job["status"] == "completed"
+    h.key = new_key()
+    await h.entry()
+    assert "does not have" in run("secrets", "rotate", env=h.cli, code=1)
