@@ -261,7 +261,7 @@ class Event(Struct, frozen=True, omit_defaults=True):
     status: JobStatus | None = None
     detail: str | None = None  # why it failed
     run: str | None = None  # with `what` it names the event, also where one is told twice
-    group: str = ""
+    group: str | None = None  # whose job; None in those of earlier versions
 
 
 class Announcement(Struct, frozen=True, omit_defaults=True):

@@ -4,9 +4,7 @@ Nothing is read at import. `load` reports every fault at once: unknown names wit
 out of bounds, and relations between settings that cannot work. There are no default credentials.
 """
 
-import base64
 import difflib
-import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,14 +13,13 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
-from cuscuta import limits
+from cuscuta import limits, relations
 from cuscuta.errors import CuscutaError
 
 PREFIX = "CUSCUTA_"
 _FILE = PREFIX + "CONFIG"
 # Where the command line finds the API and its token; not settings of a part.
 _RESERVED = frozenset({_FILE, PREFIX + "URL", PREFIX + "TOKEN", PREFIX + "TOKEN_FILE"})
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 _LISTS = frozenset({"secret_keys", "webhook_secrets"})
@@ -119,108 +116,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log_format: Annotated[str, _d("json, console, or auto (console on a terminal)")] = "auto"
     log_level: Annotated[str, _d("debug, info, warning or error")] = "info"
 
-    def check(self) -> list[str]:
-        """Faults in the relations between settings, worded for a person."""
-        faults = []
-
-        def need(holds: bool, fault: str) -> None:
-            if not holds:
-                faults.append(fault)
-
-        touch, lease = self.ack_wait_s / 3, self.lease_term_s
-        need(
-            self.heartbeat_s < self.presence_ttl_s / 2,
-            f"heartbeat_s ({self.heartbeat_s}) must be below half of presence_ttl_s ({self.presence_ttl_s}): "
-            "a live worker would be taken for gone. Lower heartbeat_s or raise presence_ttl_s.",
-        )
-        need(
-            self.heartbeat_s < lease / 3,
-            f"heartbeat_s ({self.heartbeat_s}) must be below a third of lease_term_s ({lease}). Lower heartbeat_s.",
-        )
-        need(
-            self.lease_margin_s < lease / 3,
-            f"lease_margin_s ({self.lease_margin_s}) must be below a third of lease_term_s ({lease}): "
-            "a lease would be given up before it could be renewed. Lower lease_margin_s.",
-        )
-        need(
-            self.item_timeout_s < self.ack_wait_s,
-            f"item_timeout_s ({self.item_timeout_s}) must be below ack_wait_s ({self.ack_wait_s}): "
-            "a stuck poll must end before its chunk is handed on. Raise ack_wait_s or lower item_timeout_s.",
-        )
-        need(
-            self.item_timeout_s <= lease * 2 / 3 - self.lease_margin_s,
-            f"item_timeout_s ({self.item_timeout_s}) must fit into a lease that is due for renewal: at most "
-            f"{lease * 2 / 3 - self.lease_margin_s:g} (2/3 lease_term_s - lease_margin_s). Raise lease_term_s.",
-        )
-        need(
-            self.flush_s < self.ack_wait_s,
-            f"flush_s ({self.flush_s}) must be below ack_wait_s ({self.ack_wait_s}): results must be stored before a "
-            "chunk is handed on. Lower flush_s.",
-        )
-        need(
-            self.max_deliver > self.max_attempts,
-            f"max_deliver ({self.max_deliver}) must be above max_attempts ({self.max_attempts}): "
-            "it is the backstop behind it. Raise max_deliver.",
-        )
-        need(
-            self.backoff_base_s <= self.backoff_cap_s,
-            f"backoff_base_s ({self.backoff_base_s}) must not be above backoff_cap_s ({self.backoff_cap_s}).",
-        )
-        need(
-            self.mend_after_s > touch,
-            f"mend_after_s ({self.mend_after_s}) must be above a third of ack_wait_s ({touch:g}). Raise mend_after_s.",
-        )
-        need(
-            re.match(r"postgres(ql)?://", self.postgres_url) is not None or not self.postgres_url,
-            "postgres_url must begin with postgresql://; percent-encode special characters of the password.",
-        )
-        need(
-            all(re.match(r"(nats|tls|ws|wss)://", url) for url in self.nats_url.split(",")),
-            "nats_url must be one or more addresses such as nats://host:4222, separated by commas.",
-        )
-        need(
-            all(re.fullmatch(r"[A-Za-z0-9_-]{43}=", key) for key in self.secret_keys),
-            "secret_keys holds something that is no Fernet key. Make one with: cuscuta secret-key",
-        )
-        need(
-            all(map(_is_webhook_secret, self.webhook_secrets)),
-            "webhook_secrets holds something that is no key. Make one with: cuscuta webhook-secret",
-        )
-        need(
-            not self.webhook_url or self.webhook_allow_private or self.webhook_url.startswith("https://"),
-            "webhook_url must begin with https://, or set webhook_allow_private.",
-        )
-        need(
-            not self.webhook_url or bool(self.webhook_secrets),
-            "webhook_url is set and webhook_secrets is not: webhooks are always signed. Set webhook_secrets.",
-        )
-        need(
-            not self.insecure or self.entry_host in LOOPBACK,
-            f"insecure is set and entry_host is {self.entry_host}: anybody could do anything. Listen on 127.0.0.1, or "
-            "unset insecure and make a token with: cuscuta tokens bootstrap",
-        )
-        need(
-            self.log_format in ("json", "console", "auto"),
-            f"log_format ({self.log_format!r}) must be json, console or auto.",
-        )
-        need(
-            self.log_level in ("debug", "info", "warning", "error"),
-            f"log_level ({self.log_level!r}) must be debug, info, warning or error.",
-        )
-        return faults
+    def __repr__(self) -> str:
+        return "Settings(***)"
 
     def require(self, *names: str) -> None:
         """Refuse to start a part without these settings. Raises SettingsError with all that are missing."""
         missing = [f"{n} is not set. Set {PREFIX}{n.upper()}: {describe()[n]}." for n in names if not getattr(self, n)]
         if missing:
             raise SettingsError(missing)
-
-
-def _is_webhook_secret(key: str) -> bool:
-    try:
-        return key.startswith("whsec_") and 24 <= len(base64.b64decode(key[6:], validate=True)) <= 64
-    except ValueError:
-        return False
 
 
 def describe() -> dict[str, str]:
@@ -274,7 +177,7 @@ def load(environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None)
             value = "" if name in _SECRET else f" ({raw!r})"
             faults.append(f"{said}{value}: {_plain(str(error))}. It is {describe()[name]}.")
     settings = Settings(**values)
-    faults.extend(settings.check())
+    faults.extend(relations.faults(settings))
     if faults:
         raise SettingsError(faults)
     return settings

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cuscuta import spans
 from cuscuta.model import Priority
 from cuscuta.spans import Span
-from cuscuta.uids import is_uid, token_from
+from cuscuta.uids import is_uid, owned_token, token_from
 
 EVENTS_STREAM = "CUSCUTA_EVENTS"
 DEAD_STREAM = "CUSCUTA_DEAD"
@@ -120,7 +120,7 @@ def after_all(before: str) -> str:
 
 def unique(target: str, catalogue: str, group: str) -> str:
     """Where the one running job of a target and a catalogue's content says that it is the one in its group."""
-    return f"cuscuta.unique.{token_from(f'{group} {target} {catalogue}' if group else f'{target} {catalogue}')}"
+    return f"cuscuta.unique.{owned_token(group, f'{target} {catalogue}')}"
 
 
 def _group(name: str) -> str:

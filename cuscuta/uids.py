@@ -34,6 +34,11 @@ def token_from(text: str) -> str:
     return _base32(int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:20], "big"), 32)
 
 
+def owned_token(group: str, text: str) -> str:
+    """`token_from` of a group's text. What stands between the two is no text that anybody can send."""
+    return token_from(f"{group}\udc00{text}" if group else text)
+
+
 @lru_cache(maxsize=4_096)
 def is_uid(text: str) -> bool:
     """Whether the text has a uid's shape."""

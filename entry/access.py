@@ -4,6 +4,7 @@ A token that was checked is believed for a few seconds, and while PostgreSQL is 
 absence keeps nobody from his jobs. Whoever fails too often is told to wait before anything is looked up.
 """
 
+import ipaddress
 from collections import OrderedDict
 from typing import Any, TypeVar
 
@@ -17,10 +18,14 @@ from msgspec.structs import replace
 from cuscuta import limits
 from cuscuta.clock import Clock
 from cuscuta.db import Scope, Token, Tokens
+from cuscuta.db.tokens import Key, parse
 from cuscuta.errors import DatabaseUnavailable, InputError
+from cuscuta.relations import LOOPBACK
 from entry.requests import FollowUp, ScheduledJob
 
 JobT = TypeVar("JobT", bound=FollowUp)
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
 
 OPEN: dict[str, Any] = {"scope": None}
 READ: dict[str, Any] = {"scope": Scope.READ}
@@ -28,8 +33,9 @@ SUBMIT: dict[str, Any] = {"scope": Scope.SUBMIT}
 OPERATE: dict[str, Any] = {"scope": Scope.OPERATE}
 ADMIN: dict[str, Any] = {"scope": Scope.ADMIN}
 
-BELIEVED_S = 5.0  # how long a revoked token may go on at a replica that has just seen it
+BELIEVED_S = 5.0  # how long a token that was revoked elsewhere may go on here
 _AWAY_S = 300.0  # the same while PostgreSQL cannot be asked
+_ASK_AGAIN_S = 2.0  # while it cannot, how often it is tried
 _FAILURES, _WINDOW_S = 10, 60.0  # of one address
 
 
@@ -40,83 +46,140 @@ class Caller(Struct, frozen=True):
     scope: Scope
     group: str = ""
 
-    def sees(self, group: str) -> bool:
-        """Whether a group's jobs are any of its business."""
+    def sees(self, group: str | None) -> bool:
+        """Whether a group's jobs are any of its business; of None, whose group is not known, only `operate`'s."""
         return self.scope.includes(Scope.OPERATE) or group == self.group
 
     def own(self, job: JobT) -> JobT:
-        """A job as this caller may submit it: labelled with its group. Raises InputError (403)."""
-        asked = job.labels.get("group", "")
-        if asked and not self.sees(asked):
-            raise InputError("labels.group", f"{asked[:60]!r} is not the group of this token", "Leave it out.", 403)
-        group = asked or self.group
-        labels = {**job.labels, "group": group} if group else job.labels
-        mine = replace(job, labels=labels)
+        """A job as this caller may submit it: labelled with its group, as what follows it. Raises InputError (403)."""
+        group = self._group(job, "labels.group") or self.group
+        mine = _labelled(job, group)
         if isinstance(mine, ScheduledJob):
             for field in ("on_success", "on_failure"):
                 if (follow := getattr(mine, field)) is not None:
-                    setattr(mine, field, self.own(follow))
+                    asked = self._group(follow, f"{field}.labels.group")
+                    setattr(mine, field, _labelled(follow, asked or group))
         return mine
+
+    def _group(self, job: FollowUp, field: str) -> str:
+        asked = job.labels.get("group", "")
+        if asked and not self.sees(asked):
+            raise InputError(field, f"{asked[:60]!r} is not the group of this token", "Leave it out.", 403)
+        return asked
+
+
+def _labelled(job: JobT, group: str) -> JobT:
+    return replace(job, labels={**job.labels, "group": group}) if group else job
 
 
 class Gate:
-    """Knows the tokens that were seen, and who failed."""
+    """Knows the tokens that were seen, by the hash of their secrets, and who failed."""
 
     def __init__(self, tokens: Tokens, clock: Clock, *, insecure: bool) -> None:
-        self.tokens, self._clock, self._insecure = tokens, clock, insecure
-        self._seen: OrderedDict[str, tuple[Token, float]] = OrderedDict()
+        self.tokens, self._clock, self.insecure = tokens, clock, insecure
+        self._seen: OrderedDict[Key, tuple[Token, float]] = OrderedDict()
+        self._lasted: OrderedDict[int, float] = OrderedDict()  # of tokens that streams go on for
+        self._revoked: OrderedDict[int, None] = OrderedDict()  # here, lately
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
+        self._away_until = 0.0
 
     async def caller(self, authorization: str | None, address: str) -> Caller:
         """Who sends this. Raises HTTPException (401, 429), DatabaseUnavailable."""
-        if self._insecure:
+        if self.insecure:
             return Caller("", Scope.ADMIN)
         kind, _, text = (authorization or "").partition(" ")
         if kind.lower() != "bearer" or not text:
-            raise _refused(401, "Send `Authorization: Bearer <token>`; `cuscuta tokens make` makes one.")
-        now = self._clock.monotonic()
-        token, seen_at = self._seen.get(text, (None, 0.0))
-        if token is None or now - seen_at > BELIEVED_S:
-            failures = self._failing(address, now)
-            if token is None and len(failures) >= _FAILURES:
-                wait = max(1, int(failures[0] + _WINDOW_S - now) + 1)
-                raise _refused(
-                    429, "Too many requests with a wrong token from this address.", {"Retry-After": str(wait)}
-                )
+            raise refused(401, "Send `Authorization: Bearer <token>`; `cuscuta tokens make` makes one.")
+        key, now = parse(text.strip()), self._clock.monotonic()
+        token, seen_at = self._seen.get(key, (None, 0.0)) if key else (None, 0.0)
+        if token is not None and self._dead(token):
+            raise refused(401, _DEAD)
+        age_s = now - seen_at
+        if token is not None and (age_s <= BELIEVED_S or (now < self._away_until and age_s <= _AWAY_S)):
+            return _caller(token)
+        return await self._ask(key, token, age_s, _network(address), now)
+
+    async def _ask(self, key: Key | None, token: Token | None, age_s: float, address: str, now: float) -> Caller:
+        failures = self._failing(address, now)
+        if token is None and len(failures) >= _FAILURES:
+            wait_s = int(failures[0] + _WINDOW_S - now) + 1
+            detail = "Too many requests with a wrong token from this address."
+            raise refused(429, detail, {"Retry-After": str(wait_s)})
+        failures.append(now)  # before the answer, because many may be asked for at once
+        try:
+            found = await self.tokens.check(key) if key else None
+        except DatabaseUnavailable:
+            failures.remove(now)
+            self._away_until = self._clock.monotonic() + _ASK_AGAIN_S
+            if token is None or age_s > _AWAY_S:
+                raise
+            return _caller(token)
+        if key:
+            self._seen.pop(key, None)
+        if key is None or found is None or self._dead(found):
+            raise refused(401, _DEAD)
+        failures.remove(now)
+        _keep(self._seen, key, (found, now), limits.TOKENS)
+        return _caller(found)
+
+    async def lasts(self, caller: Caller) -> bool:
+        """Whether the token of a stream under way is still good, looked at every few seconds."""
+        if self.insecure:
+            return True
+        number, now = int(caller.token), self._clock.monotonic()
+        if number in self._revoked:
+            return False
+        if now - self._lasted.get(number, -BELIEVED_S) >= BELIEVED_S and now >= self._away_until:
             try:
-                token = await self.tokens.check(text.strip())
-            except DatabaseUnavailable:
-                if token is None or now - seen_at > _AWAY_S:
-                    raise
-                return _caller(token)
-            self._seen.pop(text, None)
-            if token is None:
-                self._note(address, [*failures, now])
-                raise _refused(401, "The token is unknown, revoked or has expired.")
-            self._seen[text] = (token, now)
-            if len(self._seen) > limits.TOKENS:
-                self._seen.popitem(last=False)
-        return _caller(token)
+                if not await self.tokens.lives(number):
+                    return False
+            except DatabaseUnavailable:  # streams go on, as requests do
+                self._away_until = self._clock.monotonic() + _ASK_AGAIN_S
+                return True
+            _keep(self._lasted, number, now, limits.TOKENS)
+        return True
 
     def forget(self, token: int) -> None:
-        """A token was revoked here: nobody is to be believed any longer."""
-        self._seen = OrderedDict((text, seen) for text, seen in self._seen.items() if seen[0].id != token)
+        """A token was revoked here: it is not to be believed any longer, whoever is just asking for it."""
+        _keep(self._revoked, token, None, limits.TOKENS)
+
+    def _dead(self, token: Token) -> bool:
+        return token.id in self._revoked or (token.expires_at is not None and token.expires_at <= self._clock.wall())
 
     def _failing(self, address: str, now: float) -> list[float]:
-        return [at for at in self._failures.get(address, ()) if now - at < _WINDOW_S]
+        """The failures of an address that still count; the list that is kept."""
+        found = self._failures.get(address, [])
+        found[:] = [at for at in found if now - at < _WINDOW_S]
+        _keep(self._failures, address, found, limits.ADDRESSES)
+        return found
 
-    def _note(self, address: str, failures: list[float]) -> None:
-        self._failures.pop(address, None)
-        self._failures[address] = failures
-        if len(self._failures) > limits.ADDRESSES:
-            self._failures.popitem(last=False)
+
+_DEAD = "The token is unknown, revoked or has expired."
+
+
+def _keep(kept: OrderedDict[KeyT, ValueT], key: KeyT, value: ValueT, most: int) -> None:
+    """The newest so many."""
+    kept.pop(key, None)
+    kept[key] = value
+    if len(kept) > most:
+        kept.popitem(last=False)
+
+
+def _network(address: str) -> str:
+    """Whom failures are counted against: an IPv4 address, or the /64 that one host of IPv6 is given."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return ""  # a proxy's header said so
+    return str(found) if found.version == 4 else str(ipaddress.ip_network(f"{found}/64", strict=False))
 
 
 def _caller(token: Token) -> Caller:
     return Caller(str(token.id), token.scope, token.group)
 
 
-def _refused(status: int, detail: str, headers: dict[str, str] | None = None) -> HTTPException:
+def refused(status: int, detail: str, headers: dict[str, str] | None = None) -> HTTPException:
+    """An answer to whoever may not."""
     known = {401: {"WWW-Authenticate": 'Bearer realm="cuscuta"'}}
     return HTTPException(detail, status_code=status, headers={**known.get(status, {}), **(headers or {})})
 
@@ -129,6 +192,8 @@ class Authentication(AbstractAuthenticationMiddleware):
         if connection.route_handler.opt.get("scope", Scope.ADMIN) is None:
             return AuthenticationResult(user=None, auth=None)
         gate: Gate = connection.app.state["context"].gate
+        if gate.insecure and (connection.url.hostname not in LOOPBACK or "x-forwarded-for" in connection.headers):
+            raise refused(403, "Without tokens only this box itself is answered; a name or a proxy stands between.")
         address = connection.client.host if connection.client else ""
         caller = await gate.caller(connection.headers.get("authorization"), address)
         return AuthenticationResult(user=caller, auth=caller.token)
@@ -138,7 +203,7 @@ def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHand
     """Refuse whoever's scope does not reach. A route that names none is for admins. Raises HTTPException (403)."""
     needed = handler.opt.get("scope", Scope.ADMIN)
     if needed is not None and not connection.user.scope.includes(needed):
-        raise _refused(403, f"This needs a token of scope {needed}; this one is of scope {connection.user.scope}.")
+        raise refused(403, f"This needs a token of scope {needed}; this one is of scope {connection.user.scope}.")
 
 
 def provide_caller(request: Request[Any, Any, Any]) -> Caller:

@@ -6,6 +6,7 @@ from litestar import Litestar, Request, Response, Router
 from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.exceptions import HTTPException, ValidationException
+from litestar.middleware import DefineMiddleware
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
@@ -84,7 +85,7 @@ def make(context: Context) -> Litestar:
             "context": Provide(provide_context, sync_to_thread=False),
             "caller": Provide(access.provide_caller, sync_to_thread=False),
         },
-        middleware=[access.Authentication],
+        middleware=[DefineMiddleware(access.Authentication, exclude_http_methods=[])],
         guards=[access.guard],
         state=State({"context": context}),
         before_request=_when_started,
@@ -104,7 +105,7 @@ def make(context: Context) -> Litestar:
             summary="Runs one job over a whole catalogue as fast as all your upstream accounts together allow.",
             path="/",
             create_examples=False,
-            openapi_router=Router("/", route_handlers=[], opt=access.OPEN),
+            openapi_router=Router("/", route_handlers=[], opt=access.OPEN, include_in_schema=False),
             components=Components(
                 security_schemes={
                     "token": SecurityScheme(

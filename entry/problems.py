@@ -78,6 +78,7 @@ def on_http(_: Request[Any, Any, Any], error: HTTPException) -> Response[Problem
         413: "The body is larger than this route takes; docs/guarantees.md lists the limits.",
     }.get(status, error.detail)
     if status >= 500:
+        get("cuscuta.entry").error("a fault in a route", exc_info=error)
         detail = "Something went wrong inside; the log says what."
     if status == 400:
         return problem(400, detail, [_field({"message": detail})])

@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from cuscuta import limits, telemetry
 from cuscuta.clock import Clock
-from cuscuta.db import Scope
 from cuscuta.errors import InputError
 from cuscuta.model import AfterWhen, CatalogueName, Essential, Item, LanePolicy, Param, Priority, When
 from cuscuta.spans import Policy, Span
-from cuscuta.uids import token_from
+from cuscuta.uids import owned_token
 from entry import problems
 
-_YEARS_S = 10 * 365 * 86_400.0
+YEARS_S = 10 * 365 * 86_400.0
 
 
 class FollowUp(Struct, forbid_unknown_fields=True, kw_only=True, rename={"start": "from", "stop": "to"}):
@@ -41,8 +40,8 @@ class FollowUp(Struct, forbid_unknown_fields=True, kw_only=True, rename={"start"
 class ScheduledJob(FollowUp, kw_only=True):
     """A job that a schedule makes: the same fields as a job, without those that speak of a single moment."""
 
-    deadline_s: Annotated[float, Meta(gt=0, le=_YEARS_S)] | None = None
-    start_by_s: Annotated[float, Meta(gt=0, le=_YEARS_S)] | None = None
+    deadline_s: Annotated[float, Meta(gt=0, le=YEARS_S)] | None = None
+    start_by_s: Annotated[float, Meta(gt=0, le=YEARS_S)] | None = None
     unique: bool = False
     webhook: Annotated[str, Meta(min_length=1, description="URL that is told of its end")] | None = None
     on_success: FollowUp | None = None
@@ -107,14 +106,8 @@ class AccountRequest(Struct, forbid_unknown_fields=True):
     email: Annotated[str, Meta(min_length=1, max_length=320, examples=["a@example.com"])]
     password: Annotated[str, Meta(min_length=1, max_length=1_024, examples=["correct horse battery staple"])]
 
-
-class TokenRequest(Struct, forbid_unknown_fields=True):
-    """A token to be made. Below `operate` its bearer sees and makes jobs of its `group` only."""
-
-    name: Annotated[str, Meta(min_length=1, max_length=120, description="whose it is", examples=["nightly import"])]
-    scope: Scope
-    group: Annotated[str, Meta(max_length=limits.LABEL_BYTES)] = ""
-    expires_s: Annotated[float, Meta(gt=0, le=_YEARS_S, description="seconds from now")] | None = None
+    def __repr__(self) -> str:
+        return "AccountRequest(***)"
 
 
 class AccountChange(Struct, forbid_unknown_fields=True):
@@ -123,6 +116,9 @@ class AccountChange(Struct, forbid_unknown_fields=True):
     rate: Annotated[float, Meta(ge=0, le=1, description="health from 0 (never leased) to 1")] | None = None
     password: Annotated[str, Meta(min_length=1, max_length=1_024)] | None = None
     disabled: bool | None = None
+
+    def __repr__(self) -> str:
+        return "AccountChange(***)"
 
 
 for _kind in (
@@ -134,12 +130,12 @@ for _kind in (
     CatalogueRequest,
     AccountRequest,
     AccountChange,
-    TokenRequest,
 ):
     problems.KNOWN_FIELDS.update(_kind.__struct_encode_fields__)
 
 
-def _bytes(field: str, text: str, most: int) -> None:
+def bounded(field: str, text: str, most: int) -> None:
+    """Raises InputError for a text that is too long or cannot be encoded."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
@@ -202,16 +198,16 @@ def _core(request: FollowUp, names: Mapping[str, CatalogueName]) -> Essential:
         raise InputError(
             "catalogue", f"there is no catalogue {request.catalogue[:80]!r}", "PUT /catalogues/{name} first."
         )
-    _bytes("target", request.target, limits.TARGET_BYTES)
+    bounded("target", request.target, limits.TARGET_BYTES)
     if isinstance(request.key, str):
-        _bytes("key", request.key, limits.TARGET_BYTES)
+        bounded("key", request.key, limits.TARGET_BYTES)
         if not request.key:
             raise InputError("key", "is empty", "Leave it out for the target's own lane, or send null for no lane.")
-    if len(request.labels) > limits.LABELS:
+    if len(request.labels.keys() - {"group"}) > limits.LABELS:
         raise InputError("labels", f"has {len(request.labels)} entries", f"At most {limits.LABELS} are taken.")
     for key, value in request.labels.items():
-        _bytes(f"labels.{key[:40]}", key, limits.LABEL_BYTES)
-        _bytes(f"labels.{key[:40]}", value, limits.LABEL_BYTES)
+        bounded(f"labels.{key[:40]}", key, limits.LABEL_BYTES)
+        bounded(f"labels.{key[:40]}", value, limits.LABEL_BYTES)
     span = Span(request.start or 0, name.items if request.stop is None else request.stop)
     if span.stop > name.items:
         raise InputError("to", f"is {span.stop}", f"Catalogue {name.name} has {name.items} items; send at most that.")
@@ -228,7 +224,7 @@ def _core(request: FollowUp, names: Mapping[str, CatalogueName]) -> Essential:
         catalogue=name.hash,
         catalogue_name=name.name,
         span=span,
-        lane=token_from(lane_key) if lane_key is not None else None,
+        lane=owned_token(request.labels.get("group", ""), lane_key) if lane_key is not None else None,
         key=lane_key,
         priority=request.priority,
         policy=request.policy,
@@ -264,7 +260,7 @@ def items(entries: Sequence[str | ItemRequest]) -> list[Item]:
         item = Item(entry) if isinstance(entry, str) else Item(entry.id, entry.weight, entry.params)
         if not item.id:
             raise InputError(f"items[{i}].id", "is empty", "Every item has an id.")
-        _bytes(f"items[{i}].id", item.id, limits.ITEM_ID_BYTES)
+        bounded(f"items[{i}].id", item.id, limits.ITEM_ID_BYTES)
         if item.params:
             if len(item.params) > limits.ITEM_PARAMS:
                 raise InputError(
@@ -284,7 +280,7 @@ def items(entries: Sequence[str | ItemRequest]) -> list[Item]:
 
 def catalogue_name(name: str) -> str:
     """A usable catalogue name. Raises InputError."""
-    _bytes("name", name, limits.NAME_BYTES)
+    bounded("name", name, limits.NAME_BYTES)
     if not name.strip() or not name.isprintable():
         raise InputError("name", "is blank or not printable", "Use letters, digits, dashes or any printable text.")
     return name

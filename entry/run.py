@@ -47,7 +47,7 @@ async def enter(process: Process) -> None:
     )
     options = {"timeout_graceful_shutdown": _DRAIN_S}
     if settings.insecure:
-        log.warning("insecure is set: whoever reaches this port may do anything", host=settings.entry_host)
+        print("entry: insecure is set: whoever is on this box may do anything", file=sys.stderr)  # at any log level
     host, port = settings.entry_host, settings.entry_port
     async with health.serving(app.make(context), settings, host, port, **options) as drain:
         try:

@@ -39,6 +39,7 @@ class Account:
     def __init__(self, lease: Lease, upstream: Upstream, leaser: Leaser, settings: Settings, clock: Clock) -> None:
         self.lease, self._upstream, self._leaser, self._settings, self._clock = lease, upstream, leaser, settings, clock
         self.session = Session(email=lease.email, password=lease.password, user_id=lease.user_id, token=lease.token)
+        self._tokens = {lease.token}  # all that this lease has seen
         self.rate = lease.rate
         self.item_s: float | None = None  # how long a poll takes with this account
         self._follow_s: float | None = None
@@ -54,7 +55,7 @@ class Account:
 
     def describe(self, error: BaseException) -> str:
         """An error for a person, without what of this account is secret."""
-        return describe(error, self.session.password, self.session.token, self.lease.token)
+        return describe(error, self.session.password, self.session.token, *self._tokens)
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
@@ -148,6 +149,7 @@ class Account:
                 await self._bounded(lambda: self._upstream.log_in(self.session))
             except AuthenticationFailed as error:
                 raise AccountForbidden(f"login refused: {error}") from error
+            self._tokens.add(self.session.token)
             if self.session.token:
                 await self._leaser.save_token(self.lease, self.session.token, self.session.user_id)
 

@@ -1,5 +1,6 @@
 """Failures on their way into JobTags: gathered per job, written by one compare-and-set twice a second."""
 
+import json
 import traceback
 from collections import defaultdict
 from urllib.parse import quote, quote_plus
@@ -16,12 +17,21 @@ _EVERY_S = 0.5
 
 def describe(error: BaseException, *secrets: str | None) -> str:
     """An error for a person: bounded, on one line, without the given secrets."""
-    text = str(error) or type(error).__name__
-    for secret in filter(None, secrets):
-        for form in {secret, quote(secret), quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]}:
-            text = text.replace(form, "***")
-    text = " ".join(text.replace("\0", "").encode("utf-8", "replace").decode().split())
+    text = _one_line(str(error)) or type(error).__name__
+    forms = {_one_line(form) for secret in filter(None, secrets) for form in _forms(secret)}
+    for form in sorted(forms - {""}, key=len, reverse=True):  # one may begin as another does
+        text = text.replace(form, "***")
     return text[: limits.FAILURE_MESSAGE_CHARS]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.replace("\0", "").encode("utf-8", "replace").decode().split())
+
+
+def _forms(secret: str) -> set[str]:
+    """A secret as errors may quote it."""
+    plain = {secret, quote(secret), quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]}
+    return plain | {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
 
 
 def where(error: BaseException) -> str:

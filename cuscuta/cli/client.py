@@ -2,12 +2,13 @@
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import platformdirs
@@ -15,7 +16,6 @@ import rich_click as click
 from httpx_sse import connect_sse
 
 from cuscuta.cli import show
-from cuscuta.settings import LOOPBACK
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 
@@ -24,13 +24,18 @@ class Client:
     """A client of one deployment."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        self.url = url.rstrip("/")
+        self.url, self._token = url.rstrip("/"), token
+
+    @cached_property
+    def _http(self) -> httpx.Client:
+        token = self._token or find_token(self.url)  # at the first call: some commands make none
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(base_url=self.url, timeout=60, headers=headers)
+        return httpx.Client(base_url=self.url, timeout=60, headers=headers)
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        if "_http" in self.__dict__:
+            self._http.close()
 
     def call(self, method: str, path: str, **options: Any) -> Any:
         """A request; its decoded answer. Raises ClickException with what the problem document says."""
@@ -109,22 +114,34 @@ def token_file(folder: Path) -> Path:
     return folder / "api-token"
 
 
-def find_token(url: str) -> str | None:
-    """The token to send: CUSCUTA_TOKEN, the file of CUSCUTA_TOKEN_FILE, else on this box that of `cuscuta up`.
+def url_file(folder: Path) -> Path:
+    """Where `cuscuta up` says which address that token is for."""
+    return folder / "api-url"
 
-    Raises ClickException for a file that cannot be read.
+
+def find_token(url: str) -> str | None:
+    """The token to send: CUSCUTA_TOKEN, the file of CUSCUTA_TOKEN_FILE, or what `cuscuta up` has made for this address.
+
+    Raises ClickException for a file that cannot be read and for what is no token; it is not shown.
     """
     if token := os.environ.get("CUSCUTA_TOKEN"):
-        return token.strip()
+        return _checked("CUSCUTA_TOKEN", token)
     if path := os.environ.get("CUSCUTA_TOKEN_FILE"):
         try:
-            return Path(path).read_text("utf-8").strip()
+            return _checked("CUSCUTA_TOKEN_FILE", Path(path).read_text("utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise click.ClickException(f"CUSCUTA_TOKEN_FILE: {error}") from None
-    if urlsplit(url).hostname in LOOPBACK:  # nobody else is to be sent it
-        with suppress(OSError):
-            return token_file(Path(platformdirs.user_data_path("cuscuta"))).read_text("utf-8").strip()
+    folder = Path(platformdirs.user_data_path("cuscuta"))
+    with suppress(OSError, UnicodeDecodeError):
+        if url_file(folder).read_text("utf-8").strip() == url:
+            return _checked(str(token_file(folder)), token_file(folder).read_text("utf-8"))
     return None
+
+
+def _checked(where: str, token: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", token.strip()):
+        raise click.ClickException(f"{where} holds something that is no token. It looks like cus_7_….")
+    return token.strip()
 
 
 def _problem(response: httpx.Response) -> str:

@@ -11,7 +11,7 @@ from cuscuta import __version__
 from cuscuta.cli import show
 from cuscuta.cli.accounts import accounts
 from cuscuta.cli.catalogues import catalogues
-from cuscuta.cli.client import Client, default_url, find_token
+from cuscuta.cli.client import Client, default_url
 from cuscuta.cli.demo import demo
 from cuscuta.cli.jobs import jobs
 from cuscuta.cli.results import events
@@ -31,7 +31,7 @@ def cuscuta(context: click.Context, url: str) -> None:
 
     The API wants a token: CUSCUTA_TOKEN, or a file named by CUSCUTA_TOKEN_FILE.
     """
-    context.obj = Client(url, find_token(url))
+    context.obj = Client(url)
     context.call_on_close(context.obj.close)
 
 

@@ -19,7 +19,7 @@ def secrets() -> None:
 def rotate(client: Client, as_json: bool) -> None:
     """Seal accounts' passwords and upstream tokens with the newest key.
 
-    First put a new key in front of CUSCUTA_SECRET_KEYS of every entry and worker; after this the old one can go.
+    docs/security.md says in which order keys are changed; after this the old one can go.
     """
     seen = sealed = 0
     unreadable: list[int] = []

@@ -3,14 +3,20 @@
 import asyncio
 import os
 import re
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from cuscuta.cli import show
 from cuscuta.cli.client import Client
 from cuscuta.cli.jobs import as_json_option
-from cuscuta.settings import SettingsError, load
+from cuscuta.errors import DatabaseUnavailable
+from cuscuta.settings import Settings, SettingsError, load
+
+if TYPE_CHECKING:
+    from cuscuta.db import Database
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _SCOPES = ["read", "submit", "operate", "admin"]
@@ -93,30 +99,48 @@ def bootstrap(another: bool) -> None:
         settings.require("postgres_url")
     except SettingsError as error:
         raise click.ClickException("\n".join(error.faults)) from None
-    made = asyncio.run(first_token(settings.postgres_url, "bootstrap", another=another))
+    try:
+        made = asyncio.run(_bootstrap(settings.postgres_url, another))
+    except TimeoutError:
+        raise click.ClickException("PostgreSQL does not answer within 10 s. Check CUSCUTA_POSTGRES_URL.") from None
+    except DatabaseUnavailable as error:
+        raise click.ClickException(f"{error}. Start entry once, which makes the tables, and try again.") from None
     if made is None:
         raise click.ClickException("there is an admin's token already. Use it, or make one more with --another.")
     click.echo(made)
     show.messages.print("this is shown once; keep it where secrets are kept")
 
 
-async def first_token(postgres_url: str, name: str, *, another: bool = False, known: str = "") -> str | None:
-    """A fresh admin's token; None if there is one already, or `known` if that one is good."""
-    from cuscuta.clock import SystemClock
-    from cuscuta.db import Database, Scope, Tokens
-    from cuscuta.logs import get
-    from cuscuta.settings import Settings
+async def _bootstrap(postgres_url: str, another: bool) -> str | None:
+    from cuscuta.db.tokens import Scope, Tokens
 
-    database = Database(Settings(postgres_url=postgres_url), SystemClock(), get("cuscuta.cli"))
-    try:
-        await database.connect()
+    async with asyncio.timeout(10), _opened(postgres_url) as database:
+        tokens = Tokens(database)
+        return None if not another and await tokens.has_admin() else await tokens.make("bootstrap", Scope.ADMIN)
+
+
+async def folder_token(postgres_url: str, known: str) -> str:
+    """The token that `cuscuta up` goes by: the one it has kept if that is still good, else a fresh one."""
+    from cuscuta.db.tokens import Scope, Tokens, parse
+
+    async with _opened(postgres_url) as database:
         await database.insist(database.migrate)
         tokens = Tokens(database)
-        token = await tokens.check(known) if known else None
-        if token is not None and token.scope is Scope.ADMIN:
-            return known
-        if not another and await tokens.has_admin():
-            return None
-        return await tokens.make(name, Scope.ADMIN)
+        token = await tokens.check(key) if (key := parse(known)) else None
+        good = token is not None and token.scope is Scope.ADMIN
+        return known if good else await tokens.make("cuscuta up", Scope.ADMIN)
+
+
+@asynccontextmanager
+async def _opened(postgres_url: str) -> "AsyncIterator[Database]":
+    from cuscuta.clock import SystemClock
+    from cuscuta.db import Database
+    from cuscuta.logs import set_up
+
+    settings = Settings(postgres_url=postgres_url, log_level="error")
+    database = Database(settings, SystemClock(), set_up(settings, "cuscuta.cli"))
+    try:
+        await database.connect()
+        yield database
     finally:
         await database.close()

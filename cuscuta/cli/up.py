@@ -12,8 +12,8 @@ import platformdirs
 import rich_click as click
 
 from cuscuta.cli import show
-from cuscuta.cli.client import Client, token_file
-from cuscuta.cli.tokens import first_token
+from cuscuta.cli.client import Client, token_file, url_file
+from cuscuta.cli.tokens import folder_token
 from cuscuta.embedded.nats import EmbeddedError
 from cuscuta.embedded.stack import Stack
 from cuscuta.health import listen
@@ -55,12 +55,12 @@ def secret_key(folder: Path) -> str:
 async def admin_token(stack: Stack) -> tuple[str, bool]:
     """The token of the data folder, readable by its owner only, and whether it was made just now."""
     file = token_file(stack.folder)
+    _keep(url_file(stack.folder), stack.url)
     known = file.read_text().strip() if file.exists() else ""
-    made = await first_token(stack.postgres.url(), "cuscuta up", another=True, known=known)
-    if made is None or made == known:
-        return known, False
-    _keep(file, made)
-    return made, True
+    token = await folder_token(stack.postgres.url(), known)
+    if token != known:
+        _keep(file, token)
+    return token, token != known
 
 
 def _keep(file: Path, text: str) -> None:
@@ -152,11 +152,12 @@ def up(data: Path | None, port: int, workers: int, seats: int | None, upstream: 
         passed["CUSCUTA_UPSTREAM"] = upstream
     if insecure:
         passed["CUSCUTA_INSECURE"] = "true"
-        show.messages.print("[yellow]--insecure: whoever is on this box may do anything over the API")
     try:
         settings = load(passed)
     except SettingsError as error:
         raise click.ClickException("\n".join(error.faults)) from None
+    if settings.insecure:
+        show.messages.print("[yellow]insecure: whoever is on this box may do anything over the API")
     if workers and not settings.upstream:
         show.messages.print(
             "[yellow]no adapter is set, so no worker starts. Set --upstream or CUSCUTA_UPSTREAM; see docs/upstreams.md."

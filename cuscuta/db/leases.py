@@ -8,6 +8,7 @@
 Statements take an optional `now` that only tests pass.
 """
 
+import contextlib
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -95,7 +96,7 @@ class Leases:
             email=row["account_email"],
             password=self._vault.open(row["account_password"]),
             user_id=row["user_id"],
-            token=self._vault.open(row["temp_token"]) if row["temp_token"] else None,
+            token=self._token(row["temp_token"]),
             rate=row["rate"],
             term=row["lease_term"],
             pace=row["pace"],
@@ -103,6 +104,12 @@ class Leases:
             throttled=row["throttled"],
             trusted_until=asked + self._trust_s,
         )
+
+    def _token(self, sealed: str | None) -> str | None:
+        """A saved token of the upstream; one that cannot be opened is as good as none."""
+        with contextlib.suppress(VaultError):
+            return self._vault.open(sealed) if sealed else None
+        return None
 
     async def _unreadable(self, account: int, term: int, cause: str) -> None:
         """An account sealed with a key that we do not have: out of use, with the reason, until somebody mends it."""

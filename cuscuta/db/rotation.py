@@ -19,7 +19,7 @@ class Rotated(Struct):
 
 
 async def rotate(database: Database, vault: Vault, after: int, count: int) -> Rotated:
-    """Go over accounts in order of id. Whoever changes one meanwhile seals it with the newest key himself."""
+    """Go over accounts in order of id. An account whose password is changed meanwhile is left to that change."""
     rows = await database.rows(
         "SELECT id, account_password, temp_token FROM account_table WHERE id > $1 ORDER BY id LIMIT $2", after, count
     )
@@ -28,7 +28,7 @@ async def rotate(database: Database, vault: Vault, after: int, count: int) -> Ro
     for row in rows:
         password, token = row["account_password"], row["temp_token"]
         try:
-            new_password, new_token = vault.renew(password), vault.renew(token) if token else None
+            new_password, new_token = vault.renew(password), _renewed(vault, token)
         except VaultError:
             unreadable.append(row["id"])
             continue
@@ -38,11 +38,11 @@ async def rotate(database: Database, vault: Vault, after: int, count: int) -> Ro
     sealed = await database.rows(
         """
         UPDATE account_table a SET
-            account_password = CASE WHEN account_password = r.old THEN r.new ELSE account_password END,
+            account_password = r.new,
             temp_token = CASE WHEN temp_token = r.old_token THEN r.new_token ELSE temp_token END
         FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[])
             AS r (id, old, new, old_token, new_token)
-        WHERE a.id = r.id RETURNING a.id
+        WHERE a.id = r.id AND a.account_password = r.old RETURNING a.id
         """,
         ids,
         old,
@@ -51,3 +51,11 @@ async def rotate(database: Database, vault: Vault, after: int, count: int) -> Ro
         new_tokens,
     )
     return Rotated(len(rows), len(sealed), unreadable, rows[-1]["id"] if len(rows) == count else None)
+
+
+def _renewed(vault: Vault, token: str | None) -> str | None:
+    """A token of the upstream is a cache: one that cannot be opened is forgotten."""
+    try:
+        return vault.renew(token) if token else None
+    except VaultError:
+        return None

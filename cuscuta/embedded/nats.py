@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from cuscuta.embedded.environment import plain_env
 from cuscuta.errors import CuscutaError
 
 START_S = 10.0
@@ -57,7 +58,7 @@ class Nats:
         )
         with (self.folder / "nats.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [binary(), "-c", str(config)], stdout=log, stderr=log, start_new_session=True
+                [binary(), "-c", str(config)], stdout=log, stderr=log, start_new_session=True, env=plain_env()
             )
         until = time.monotonic() + START_S
         while time.monotonic() < until and self.process.poll() is None:

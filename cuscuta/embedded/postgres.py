@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from cuscuta.embedded.environment import plain_env
 from cuscuta.embedded.nats import EmbeddedError
 
 START_S = 30.0
@@ -65,6 +66,7 @@ class Postgres:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                env=plain_env(),
                 **as_user,
             )
         until = time.monotonic() + START_S
@@ -94,6 +96,7 @@ class Postgres:
                 ],
                 capture_output=True,
                 check=False,
+                env=plain_env(),
                 **as_user,
             )
         finally:

@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import fcntl
-import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
+from cuscuta.embedded.environment import plain_env
 from cuscuta.embedded.nats import EmbeddedError, Nats
 from cuscuta.embedded.postgres import Postgres, free_port
 from cuscuta.embedded.supervisor import Part, Say, end_leftovers, module, remember
@@ -76,18 +76,21 @@ class Stack:
 
     def _start_parts(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         env = {
-            **{key: value for key, value in os.environ.items() if not key.startswith("CUSCUTA_")},
+            **plain_env(),
             "PYTHONUNBUFFERED": "1",
             "CUSCUTA_NATS_URL": self.nats.url,
             "CUSCUTA_POSTGRES_URL": self.postgres.url(),
-            "CUSCUTA_SECRET_KEYS": self._secret_key,
             "CUSCUTA_ENTRY_PORT": str(self._port),
             **self._env,
         }
         commands = {"entry": module("entry.run"), "reaper": module("reaper.run"), **self._extra}
         for n in range(1, self._workers + 1):
             commands[f"worker-{n}"] = module("worker.run")
-        self.parts = [Part(name, argv, env, self._say) for name, argv in commands.items()]
+        keys = {"CUSCUTA_SECRET_KEYS": self._secret_key}  # for those that open secrets
+        self.parts = [
+            Part(name, argv, env | (keys if name.startswith(("entry", "worker", "reaper")) else {}), self._say)
+            for name, argv in commands.items()
+        ]
         return [group.create_task(self._keep(part)) for part in self.parts]
 
     async def _keep(self, part: Part) -> None:

@@ -15,8 +15,9 @@ from cuscuta.broker.feed import Filed
 from cuscuta.clock import wait_for_event
 from cuscuta.codec import encode
 from cuscuta.errors import BrokerUnavailable, InputError
+from cuscuta.model import Event
 from entry import access
-from entry.access import Caller
+from entry.access import BELIEVED_S, Caller
 from entry.context import Context
 from entry.problems import REFUSALS
 from entry.routes.jobs import find
@@ -33,7 +34,7 @@ LastId = Annotated[
 
 @get("/events", opt=access.READ, tags=["events"], summary="Follow all jobs", responses=REFUSALS)
 async def follow_all(context: Context, caller: Caller, last_event_id: LastId = None) -> ServerSentEvent:
-    """Events of all jobs that the token sees, from now on, or after `Last-Event-ID`."""
+    """Events of all jobs that the token sees, for as long as it is good, from now on, or after `Last-Event-ID`."""
     after = _sequence(last_event_id)
     return ServerSentEvent(_all(context, caller, context.feed.last if after is None else after), headers=_HEADERS)
 
@@ -52,7 +53,7 @@ async def follow_job(context: Context, caller: Caller, uid: str, last_event_id: 
         saw_the_end = len(found) == 1 and found[0].sequence == after and last is not None and last.terminal
         if saw_the_end or (long_ago and (not found or found[-1].sequence <= after)):
             return Response(None, status_code=HTTP_204_NO_CONTENT)
-    return ServerSentEvent(_read(context, uid, after or 0), headers=_HEADERS)
+    return ServerSentEvent(_read(context, caller, uid, after or 0), headers=_HEADERS)
 
 
 def _sequence(text: str | None) -> int | None:
@@ -66,30 +67,43 @@ def _sequence(text: str | None) -> int | None:
 async def _all(context: Context, caller: Caller, after: int) -> AsyncIterator[ServerSentEventMessage]:
     feed = context.feed
     yield ServerSentEventMessage(id=after, data=None, comment="from here on")  # to come back to if nothing happens
+    said = context.clock.monotonic()
     with feed.reading():
-        while not feed.closed:
-            changed = feed.changed
-            if filed := await _after(context, after, None):
-                after = filed[-1].sequence
-                for one in filed:
-                    if caller.sees(one.event.group):
-                        yield _message(one)
-            elif not await wait_for_event(changed, _PING_S):
-                yield ServerSentEventMessage(data=None, comment="ping")
+        while not feed.closed and await context.gate.lasts(caller):
+            changed, now = feed.changed, context.clock.monotonic()
+            filed = await _after(context, after, None)
+            for one in filed or ():
+                after = one.sequence
+                if _shown(context, caller, one.event):
+                    said = now
+                    yield _message(one)
+            if now - said >= _PING_S:  # with an id, because what was passed over need not be read again
+                said = now
+                yield ServerSentEventMessage(id=after, data=None, comment="ping")
+            if not filed:
+                await wait_for_event(changed, BELIEVED_S)
 
 
-async def _read(context: Context, uid: str, after: int) -> AsyncIterator[ServerSentEventMessage]:
+def _shown(context: Context, caller: Caller, event: Event) -> bool:
+    """Whether an event is any of the caller's business; of one that does not say whose it is, the list may know."""
+    if event.group is not None:
+        return caller.sees(event.group)
+    row = context.projection.get(event.uid)
+    return caller.sees(row.group if row else None)
+
+
+async def _read(context: Context, caller: Caller, uid: str, after: int) -> AsyncIterator[ServerSentEventMessage]:
     with context.feed.reading():
-        async with aclosing(_job(context, uid, after)) as messages:
+        async with aclosing(_job(context, caller, uid, after)) as messages:
             async for message in messages:
                 yield message
 
 
-async def _job(context: Context, uid: str, after: int) -> AsyncGenerator[ServerSentEventMessage, None]:
+async def _job(context: Context, caller: Caller, uid: str, after: int) -> AsyncGenerator[ServerSentEventMessage, None]:
     feed, clock = context.feed, context.clock
     told = said = ended = clock.monotonic()
     done, over = -1, False
-    while not feed.closed:
+    while not feed.closed and await context.gate.lasts(caller):
         changed, until = feed.changed, feed.last
         found = await _after(context, after, uid)
         for one in found or ():

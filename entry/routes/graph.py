@@ -36,4 +36,4 @@ async def show_graph(context: Context, caller: Caller, uid: str) -> views.Graph:
 
 def _seen(context: Context, caller: Caller, uid: str) -> bool:
     row = context.projection.get(uid)
-    return row is None or caller.sees(row.group)
+    return caller.sees(row.group if row else None)

@@ -199,12 +199,11 @@ async def _waiting_for(context: Context, caller: Caller, tag: JobTag) -> str | N
     if tag.status is JobStatus.QUEUEING:
         for before in tag.essential.after:
             if (row := context.projection.get(before)) and not row.status.terminal:
-                return f"job {before}, after which it runs"
+                which = f"job {before}" if caller.sees(row.group) else "a job of another group"
+                return f"{which}, after which it runs"
         lane = tag.essential.lane
         if lane and (head := await bus.lanes.head(lane)) and head.uid != tag.uid:
-            row = context.projection.get(head.uid)
-            which = f"job {head.uid}" if row is None or caller.sees(row.group) else "a job of another group"
-            return f"{which}, which is before it in its lane"
+            return f"job {head.uid}, which is before it in its lane"
         active = await bus.work.active_consumers()
         if active >= context.settings.max_active_jobs:
             return f"admission: {active} jobs are active, as many as are let out at once"

@@ -63,7 +63,7 @@ async def read_results(
     if within.start < whole.start or within.stop > whole.stop or not within.size:
         raise InputError("from", f"{within} is not inside of the job's span", f"Send a span inside of {whole}.")
     if follow:
-        return Stream(_follow(context, tag, within), media_type=NDJSON)
+        return Stream(_follow(context, caller, tag, within), media_type=NDJSON)
     stored = await context.bus.results.stored(uid)
     missing = spans.gaps(within, stored)
     headers = {"Cuscuta-Status": str(tag.status), "Cuscuta-Missing-Items": str(spans.total(missing))}
@@ -120,7 +120,7 @@ async def _kinds(context: Context, tag: JobTag, within: Span, stored: list[Span]
     return found
 
 
-async def _follow(context: Context, tag: JobTag, within: Span) -> AsyncIterator[bytes]:
+async def _follow(context: Context, caller: Caller, tag: JobTag, within: Span) -> AsyncIterator[bytes]:
     """What was read counts as sent, not what is said to be stored: a replica may know of a key before its value."""
     bus = context.bus
     sent: list[Span] = []
@@ -144,8 +144,9 @@ async def _follow(context: Context, tag: JobTag, within: Span) -> AsyncIterator[
             if not left or last > _LAST_LOOKS:
                 return
             await context.clock.sleep(_FOLLOW_S)
-        if context.feed.closed:
-            yield encode({"error": {"type": "Interrupted", "message": "this replica stops; the job goes on"}}) + b"\n"
+        if context.feed.closed or not await context.gate.lasts(caller):
+            why = "this replica stops; the job goes on" if context.feed.closed else "the token is good no longer"
+            yield encode({"error": {"type": "Interrupted", "message": why}}) + b"\n"
             return
         with contextlib.suppress(BrokerUnavailable):
             tag = await context.waits.until_ended(tag, _FOLLOW_S)

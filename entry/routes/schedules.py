@@ -91,7 +91,7 @@ def _made(context: Context, schedule: Schedule) -> Response[views.ScheduleView]:
 async def _find(context: Context, caller: Caller, uid: str) -> Schedule:
     schedule = await context.bus.schedules.get(uid) if is_uid(uid) else None
     if schedule is None or not caller.sees(schedule.group):
-        raise InputError("uid", f"there is no schedule {uid[:60]!r}", "GET /schedules lists all of them.", 404)
+        raise InputError("uid", f"there is no schedule {uid[:60]!r}", "GET /schedules lists those there are.", 404)
     return schedule
 
 
@@ -105,8 +105,9 @@ async def list_schedules(
     """Schedules in order of their ids, which mostly is that of their making, each with its next times."""
     ids = [uid for uid in await context.bus.schedules.ids() if after is None or uid > after]
     now, mine = context.clock.wall(), []
-    for i in range(0, len(ids), limit):
-        mine += [one for one in await context.bus.schedules.some(ids[i : i + limit]) if caller.sees(one.group)]
+    for i in range(0, len(ids), limits.PAGE_ROWS):
+        some = await context.bus.schedules.some(ids[i : i + limits.PAGE_ROWS])
+        mine += [one for one in some if caller.sees(one.group)]
         if len(mine) > limit:
             break
     page = mine[:limit]

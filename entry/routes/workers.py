@@ -4,6 +4,7 @@ from litestar import get
 from msgspec.structs import replace
 
 from cuscuta.model import Presence
+from cuscuta.uids import is_uid
 from entry import access
 from entry.access import Caller
 from entry.context import Context
@@ -15,8 +16,9 @@ async def list_workers(context: Context, caller: Caller) -> list[Presence]:
     """Every worker process: its seats, the accounts it holds with their rates, and what each seat is doing."""
 
     def shown(doing: str) -> str:
-        row = context.projection.get(doing.partition(" ")[0])
-        return doing if row is None or caller.sees(row.group) else "a job of another group"
+        uid = doing.partition(" ")[0]
+        row = context.projection.get(uid)
+        return doing if not is_uid(uid) or caller.sees(row.group if row else None) else "a job of another group"
 
     workers = sorted(await context.bus.workers(), key=lambda worker: worker.worker)
     return [replace(worker, working=[shown(doing) for doing in worker.working]) for worker in workers]
