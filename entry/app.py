@@ -103,9 +103,8 @@ def make(context: Context) -> Litestar:
             title="Cuscuta",
             version=__version__,
             summary="Runs one job over a whole catalogue as fast as all your upstream accounts together allow.",
-            path="/",
             create_examples=False,
-            openapi_router=Router("/", route_handlers=[], opt=access.OPEN, include_in_schema=False),
+            openapi_router=Router("/openapi.json", route_handlers=[], opt=access.OPEN, include_in_schema=False),
             components=Components(
                 security_schemes={
                     "token": SecurityScheme(
@@ -114,7 +113,7 @@ def make(context: Context) -> Litestar:
                 }
             ),
             security=[{"token": []}],
-            render_plugins=[JsonRenderPlugin(path="/openapi.json")],
+            render_plugins=[JsonRenderPlugin(path="/")],
         ),
         debug=False,
         logging_config=None,

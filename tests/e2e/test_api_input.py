@@ -85,7 +85,10 @@ async def test_unknown_things_are_404_and_wrong_methods_405(make_house: MakeHous
         await refused(h, "GET", path, 404, "uid")
     await refused(h, "GET", "/accounts/5", 404, "account")
     await refused(h, "GET", f"/accounts/{2**70}", 404, "account")
-    assert (await h.http.get("/nowhere")).status_code == 404
+    for path in ("/", "/nowhere", "/jobs/a/b/c/d"):
+        nowhere = await h.http.get(path)
+        assert nowhere.status_code == 404
+        assert nowhere.headers["content-type"].startswith("application/problem+json")
     assert (await h.http.put("/jobs")).status_code == 405
     await refused(h, "GET", "/jobs", 422, "label", params={"label": "nocolon"})
     await refused(h, "GET", "/jobs", 422, "before", params={"before": "nobody"})
