@@ -4,8 +4,10 @@ A token that was checked is believed for a few seconds, and while PostgreSQL is 
 absence keeps nobody from his jobs. Whoever fails too often is told to wait before anything is looked up.
 """
 
+import asyncio
 import ipaddress
 from collections import OrderedDict
+from datetime import datetime
 from typing import Any, TypeVar
 
 from litestar.connection import ASGIConnection, Request
@@ -36,6 +38,7 @@ ADMIN: dict[str, Any] = {"scope": Scope.ADMIN}
 BELIEVED_S = 5.0  # how long a token that was revoked elsewhere may go on here
 _AWAY_S = 300.0  # the same while PostgreSQL cannot be asked
 _ASK_AGAIN_S = 2.0  # while it cannot, how often it is tried
+_LOOK_S = 1.0  # no stream waits longer than this for an answer
 _FAILURES, _WINDOW_S = 10, 60.0  # of one address
 
 
@@ -45,6 +48,7 @@ class Caller(Struct, frozen=True):
     token: str
     scope: Scope
     group: str = ""
+    expires_at: datetime | None = None
 
     def sees(self, group: str | None) -> bool:
         """Whether a group's jobs are any of its business; of None, whose group is not known, only `operate`'s."""
@@ -72,6 +76,13 @@ def _labelled(job: JobT, group: str) -> JobT:
     return replace(job, labels={**job.labels, "group": group}) if group else job
 
 
+class Asking:
+    """Requests of one address whose tokens have to be looked up."""
+
+    def __init__(self) -> None:
+        self.lock, self.waiting = asyncio.Lock(), 0
+
+
 class Gate:
     """Knows the tokens that were seen, by the hash of their secrets, and who failed."""
 
@@ -81,6 +92,8 @@ class Gate:
         self._lasted: OrderedDict[int, float] = OrderedDict()  # of tokens that streams go on for
         self._revoked: OrderedDict[int, None] = OrderedDict()  # here, lately
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
+        self._asking: dict[str, Asking] = {}
+        self._looking: set[int] = set()  # tokens of streams that are being asked for
         self._away_until = 0.0
 
     async def caller(self, authorization: str | None, address: str) -> Caller:
@@ -97,51 +110,86 @@ class Gate:
         age_s = now - seen_at
         if token is not None and (age_s <= BELIEVED_S or (now < self._away_until and age_s <= _AWAY_S)):
             return _caller(token)
-        return await self._ask(key, token, age_s, _network(address), now)
+        return await self._ask(key, _network(address))
 
-    async def _ask(self, key: Key | None, token: Token | None, age_s: float, address: str, now: float) -> Caller:
+    async def _ask(self, key: Key | None, address: str) -> Caller:
+        """Ask the database, one after another for an address: a burst of guesses is counted like any other."""
+        asking = self._asking.setdefault(address, Asking())
+        asking.waiting += 1
+        try:
+            async with asking.lock:
+                return await self._answered(key, address)
+        finally:
+            asking.waiting -= 1
+            if not asking.waiting:
+                del self._asking[address]
+
+    async def _answered(self, key: Key | None, address: str) -> Caller:
+        now = self._clock.monotonic()
+        token, seen_at = self._seen.get(key, (None, 0.0)) if key else (None, 0.0)
+        if token is not None and now - seen_at <= BELIEVED_S and not self._dead(token):
+            return _caller(token)  # somebody before us has asked
+        if now < self._away_until:  # somebody before us has asked in vain
+            return self._without_answer(token, now - seen_at)
         failures = self._failing(address, now)
         if token is None and len(failures) >= _FAILURES:
             wait_s = int(failures[0] + _WINDOW_S - now) + 1
             detail = "Too many requests with a wrong token from this address."
             raise refused(429, detail, {"Retry-After": str(wait_s)})
-        failures.append(now)  # before the answer, because many may be asked for at once
         try:
             found = await self.tokens.check(key) if key else None
         except DatabaseUnavailable:
-            failures.remove(now)
             self._away_until = self._clock.monotonic() + _ASK_AGAIN_S
-            if token is None or age_s > _AWAY_S:
-                raise
-            return _caller(token)
+            return self._without_answer(token, now - seen_at)
         if key:
             self._seen.pop(key, None)
         if key is None or found is None or self._dead(found):
+            failures.append(now)
             raise refused(401, _DEAD)
-        failures.remove(now)
         _keep(self._seen, key, (found, now), limits.TOKENS)
+        _keep(self._lasted, found.id, now, limits.TOKENS)
         return _caller(found)
 
+    def _without_answer(self, token: Token | None, age_s: float) -> Caller:
+        if token is None or age_s > _AWAY_S:
+            raise DatabaseUnavailable("nobody can be asked whose token this is")
+        return _caller(token)
+
     async def lasts(self, caller: Caller) -> bool:
-        """Whether the token of a stream under way is still good, looked at every few seconds."""
+        """Whether the token of a stream under way is still good: asked every few seconds, by one for all its streams.
+
+        While PostgreSQL cannot be asked, streams go on for as long as requests do, from their first look on.
+        """
         if self.insecure:
             return True
         number, now = int(caller.token), self._clock.monotonic()
-        if number in self._revoked:
+        if number in self._revoked or (caller.expires_at and caller.expires_at <= self._clock.wall()):
             return False
-        if now - self._lasted.get(number, -BELIEVED_S) >= BELIEVED_S and now >= self._away_until:
+        good_at = self._lasted.setdefault(number, now)  # forgotten among many others: it was good a moment ago
+        if now - good_at < BELIEVED_S:
+            return True
+        if now >= self._away_until and number not in self._looking:
+            self._looking.add(number)
             try:
-                if not await self.tokens.lives(number):
-                    return False
-            except DatabaseUnavailable:  # streams go on, as requests do
-                self._away_until = self._clock.monotonic() + _ASK_AGAIN_S
+                async with asyncio.timeout(_LOOK_S):
+                    if not await self.tokens.lives(number):
+                        self.forget(number)
+                        return False
+                _keep(self._lasted, number, now, limits.TOKENS)
                 return True
-            _keep(self._lasted, number, now, limits.TOKENS)
-        return True
+            except (DatabaseUnavailable, TimeoutError):
+                self._away_until = self._clock.monotonic() + _ASK_AGAIN_S
+            finally:
+                self._looking.discard(number)
+        return now - good_at <= _AWAY_S
 
     def forget(self, token: int) -> None:
         """A token was revoked here: it is not to be believed any longer, whoever is just asking for it."""
         _keep(self._revoked, token, None, limits.TOKENS)
+
+    def recall(self, token: int) -> None:
+        """There is no such token yet: the one that will have this id is to be believed."""
+        self._revoked.pop(token, None)
 
     def _dead(self, token: Token) -> bool:
         return token.id in self._revoked or (token.expires_at is not None and token.expires_at <= self._clock.wall())
@@ -170,12 +218,13 @@ def _network(address: str) -> str:
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
-        return ""  # a proxy's header said so
+        return address[:64]  # a proxy's header said so
+    found = getattr(found, "ipv4_mapped", None) or found
     return str(found) if found.version == 4 else str(ipaddress.ip_network(f"{found}/64", strict=False))
 
 
 def _caller(token: Token) -> Caller:
-    return Caller(str(token.id), token.scope, token.group)
+    return Caller(str(token.id), token.scope, token.group, token.expires_at)
 
 
 def refused(status: int, detail: str, headers: dict[str, str] | None = None) -> HTTPException:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import platformdirs
@@ -16,6 +17,7 @@ import rich_click as click
 from httpx_sse import connect_sse
 
 from cuscuta.cli import show
+from cuscuta.relations import LOOPBACK
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 
@@ -132,10 +134,17 @@ def find_token(url: str) -> str | None:
         except (OSError, UnicodeDecodeError) as error:
             raise click.ClickException(f"CUSCUTA_TOKEN_FILE: {error}") from None
     folder = Path(platformdirs.user_data_path("cuscuta"))
-    with suppress(OSError, UnicodeDecodeError):
-        if url_file(folder).read_text("utf-8").strip() == url:
+    with suppress(OSError, ValueError):
+        if _same(url_file(folder).read_text("utf-8").strip(), url):
             return _checked(str(token_file(folder)), token_file(folder).read_text("utf-8"))
     return None
+
+
+def _same(made_for: str, url: str) -> bool:
+    """Whether two addresses are one; this box has several names."""
+    parts = [urlsplit(address) for address in (made_for, url)]
+    hosts = ["127.0.0.1" if part.hostname in LOOPBACK else part.hostname for part in parts]
+    return hosts[0] == hosts[1] and parts[0].port == parts[1].port and parts[0].scheme == parts[1].scheme
 
 
 def _checked(where: str, token: str) -> str:

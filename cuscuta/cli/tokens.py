@@ -137,7 +137,7 @@ async def _opened(postgres_url: str) -> "AsyncIterator[Database]":
     from cuscuta.db import Database
     from cuscuta.logs import set_up
 
-    settings = Settings(postgres_url=postgres_url, log_level="error")
+    settings = Settings(postgres_url=postgres_url, log_level="warning")
     database = Database(settings, SystemClock(), set_up(settings, "cuscuta.cli"))
     try:
         await database.connect()

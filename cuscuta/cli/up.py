@@ -57,7 +57,8 @@ async def admin_token(stack: Stack) -> tuple[str, bool]:
     file = token_file(stack.folder)
     _keep(url_file(stack.folder), stack.url)
     known = file.read_text().strip() if file.exists() else ""
-    token = await folder_token(stack.postgres.url(), known)
+    async with asyncio.timeout(60):
+        token = await folder_token(stack.postgres.url(), known)
     if token != known:
         _keep(file, token)
     return token, token != known

@@ -74,5 +74,6 @@ async def revoke_token(context: Context, token: int) -> Token:
     context.gate.forget(token)  # first, so that nothing is believed whose revocation was stored but not answered
     found = await context.gate.tokens.revoke(token if 0 < token < 2**62 else 0)
     if found is None:
+        context.gate.recall(token)
         raise InputError("token", f"there is no token {token}", "GET /tokens lists them.", 404)
     return found

@@ -155,7 +155,8 @@ async def test_a_token_ends_when_it_is_revoked_or_expires(make_house: MakeHouse)
         return await status(second) == 401
 
     await until(refused_there, 10, "the other replica has heard of it")
-    await refused(h, "DELETE", "/tokens/123456", 404, "token")
+    await refused(h, "DELETE", f"/tokens/{number + 1}", 404, "token")
+    assert await status(first, await h.token(Scope.READ)) == 200  # it has that number
     short = await h.token(Scope.READ, expires_at=datetime.now(UTC) + timedelta(seconds=1))
     assert await status(first, short) == 200
 
@@ -176,6 +177,15 @@ async def test_wrong_tokens_are_limited_and_the_right_one_goes_on(make_house: Ma
     assert [a.status_code for a in answers] == [401] * 10 + [429] * 4
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 61
     await h.call("GET", "/jobs")
+
+
+async def test_good_tokens_that_come_all_at_once_are_good(make_house: MakeHouse) -> None:
+    """Nobody of them is known yet, as after a restart; several callers have one address."""
+    h = await make_house()
+    await h.entry()
+    bearers = [as_bearer(await h.token(Scope.READ)) for _ in range(5)]
+    answers = await asyncio.gather(*(h.http.get("/jobs", headers=bearers[n % 5]) for n in range(50)))
+    assert Counter(answer.status_code for answer in answers) == {200: 50}
 
 
 async def test_wrong_tokens_that_come_all_at_once_are_limited_too(make_house: MakeHouse) -> None:
