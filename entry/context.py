@@ -11,8 +11,8 @@ from cuscuta.clock import Clock
 from cuscuta.db import Accounts, Database, Vault
 from cuscuta.health import Health
 from cuscuta.settings import Settings
-from entry.access import Gate
 from entry.admission import Admission
+from entry.gate import Gate
 from entry.progress import ProgressCache
 from entry.waits import Waits
 

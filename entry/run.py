@@ -16,10 +16,10 @@ from cuscuta.model import Announcement
 from cuscuta.service import Process
 from cuscuta.settings import Settings
 from entry import app
-from entry.access import Gate
 from entry.admission import Admission
 from entry.context import Context
 from entry.firing import Firing
+from entry.gate import Gate
 from entry.progress import ProgressCache
 from entry.waits import Waits
 from entry.webhooks import Webhooks

@@ -13,7 +13,7 @@ from cuscuta.db import Account, Scope
 from cuscuta.errors import InputError
 from cuscuta.transitions import AccountState
 from entry import access, imports
-from entry.access import Caller
+from entry.caller import Caller
 from entry.context import Context
 from entry.problems import REFUSALS
 from entry.requests import AccountChange, AccountRequest

@@ -17,8 +17,9 @@ from cuscuta.codec import encode
 from cuscuta.errors import BrokerUnavailable, InputError
 from cuscuta.model import Event
 from entry import access
-from entry.access import BELIEVED_S, Caller
+from entry.caller import Caller
 from entry.context import Context
+from entry.gate import BELIEVED_S
 from entry.problems import REFUSALS
 from entry.routes.jobs import find
 

@@ -6,7 +6,7 @@ from litestar import get
 
 from cuscuta import limits
 from entry import access, views
-from entry.access import Caller
+from entry.caller import Caller
 from entry.context import Context
 from entry.problems import REFUSALS
 from entry.routes.jobs import find

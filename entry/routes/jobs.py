@@ -17,7 +17,7 @@ from cuscuta.model import JobStatus, JobTag
 from cuscuta.uids import is_uid, new_uid, uid_from
 from entry import access, filters, views
 from entry.accepting import accept
-from entry.access import Caller
+from entry.caller import Caller
 from entry.context import Context
 from entry.problems import REFUSALS
 from entry.requests import JobRequest

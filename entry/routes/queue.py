@@ -7,7 +7,7 @@ from litestar import get
 from cuscuta.broker.projection import Summary
 from cuscuta.model import JobStatus
 from entry import access, views
-from entry.access import Caller
+from entry.caller import Caller
 from entry.context import Context
 from entry.problems import REFUSALS
 

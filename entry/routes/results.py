@@ -16,7 +16,7 @@ from cuscuta.errors import BrokerUnavailable, InputError
 from cuscuta.model import ChunkResult, JobTag
 from cuscuta.spans import Span
 from entry import access, tables
-from entry.access import Caller
+from entry.caller import Caller
 from entry.context import Context
 from entry.problems import REFUSALS
 from entry.routes.jobs import Wait, find

@@ -14,7 +14,7 @@ from cuscuta.schedule import Schedule
 from cuscuta.uids import is_uid, new_uid, uid_from
 from entry import access, requests, times, views
 from entry.accepting import resolve
-from entry.access import Caller
+from entry.caller import Caller
 from entry.context import Context
 from entry.problems import REFUSALS
 from entry.requests import ScheduleChange, ScheduleRequest

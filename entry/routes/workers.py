@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from cuscuta.model import Presence
 from cuscuta.uids import is_uid
 from entry import access
-from entry.access import Caller
+from entry.caller import Caller
 from entry.context import Context
 from entry.problems import REFUSALS
 

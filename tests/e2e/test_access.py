@@ -14,8 +14,8 @@ import pytest
 
 from cuscuta.db import Scope
 from cuscuta.embedded.postgres import Postgres
-from entry.access import BELIEVED_S
 from entry.app import make
+from entry.gate import BELIEVED_S
 from tests.conftest import MakeHouse
 from tests.e2e.test_command_line import run
 from tests.support.api import refused
