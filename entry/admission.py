@@ -101,9 +101,7 @@ class Admission:
             while not self._halting:
                 self._hint.clear()
                 try:
-                    while self._offered and not self._halting:
-                        await self._slots.acquire()
-                        self._launch(self._admit_offered(*self._offered.popleft()))
+                    await self._admit_all_offered()
                     now = self._bus.clock.monotonic()
                     look = self._look or self._room <= 0 or now - self._looked_at >= _LOOK_S
                     self._look, self._looked_at = False, now if look else self._looked_at
@@ -111,7 +109,7 @@ class Admission:
                         self._saw_at = now
                         await self._see()
                     while look and not self._halting and await self._admit_next():
-                        pass
+                        await self._admit_all_offered()  # taken before the queue filled up, which may stay full
                 except CuscutaError as error:  # NATS is away, or full
                     self._log.info("admission waits", cause=str(error))
                     await self._bus.clock.sleep(0.3 if isinstance(error, BrokerUnavailable) else 1.0)
@@ -149,6 +147,11 @@ class Admission:
         """Which groups may have jobs that wait, and what is active."""
         active = await self._bus.active_jobs()
         self._turns.see(self._projection.queues(), ((job.uid, (job.priority, job.group)) for job in active))
+
+    async def _admit_all_offered(self) -> None:
+        while self._offered and not self._halting:
+            await self._slots.acquire()
+            self._launch(self._admit_offered(*self._offered.popleft()))
 
     async def _admit_next(self) -> bool:
         """Begin to admit one job; False if none waits or there is no room."""

@@ -21,8 +21,8 @@ def nats(folder: Path) -> Nats:
 
 
 @pytest.fixture
-async def bus(nats: Nats) -> AsyncIterator[Bus]:
-    settings = Settings(nats_url=nats.url, max_active_jobs=3)
+async def bus(nats: Nats, request: pytest.FixtureRequest) -> AsyncIterator[Bus]:
+    settings = Settings(nats_url=nats.url, max_active_jobs=getattr(request, "param", 3))
     bus = Bus(settings, SystemClock(), get("test"), "test")
     await bus.broker.connect()
     await ensure(bus.broker, settings)
