@@ -6,7 +6,7 @@ TESTS ?= tests
 JOBS ?= 4
 BENCHES := policies slow-seat nine-minutes seats shared chunks latency backlog pace memory listing pickup handover lanes
 
-.PHONY: demo up test lint format bench bench-peers bench-report pins clean
+.PHONY: demo up test faults lint format bench bench-peers bench-report pins clean
 
 .venv/installed: requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -22,6 +22,11 @@ up: .venv/installed         ## everything on this box until Ctrl-C
 
 test: .venv/installed       ## the whole suite
 	$(BIN)/python -m pytest -n $(JOBS) $(TESTS)
+
+faults: .venv/installed     ## every fault at every moment, an hour or less; writes docs/faults.md
+	rm -rf .faults && mkdir .faults
+	CUSCUTA_FAULTS=all CUSCUTA_FAULTS_REPORT=$(CURDIR)/.faults $(BIN)/python -m pytest -n $(JOBS) tests/faults
+	$(BIN)/python -m tests.faults.report .faults
 
 lint: .venv/installed       ## house law: style, types, arrows
 	$(BIN)/ruff format --check .
@@ -57,4 +62,4 @@ pins:                       ## renew requirements.txt from pyproject.toml (needs
 	  -o tests/bench/peers/requirements.txt
 
 clean:
-	rm -rf .venv .venv-peers dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-peers .faults dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -58,14 +58,16 @@ class Patience:
 async def run(duty: Duty, scene: Scene, health: Health) -> None:
     """A duty for ever, every `reap_s` with jitter, and more rarely if a round takes long."""
     while True:
-        began = scene.clock.monotonic()
+        began, took_s = scene.clock.monotonic(), 0.0
         try:
             async with asyncio.timeout(DEADLINE_S):
                 mended = await duty.round(scene)
             if mended:
                 scene.log.info("mended", duty=duty.name, count=mended)
             health.good(duty.name)
+            took_s = scene.clock.monotonic() - began  # of a round that failed it says nothing: the next one is due
         except TimeoutError:
+            took_s = DEADLINE_S
             scene.log.warning("a duty did not end in time", duty=duty.name)
         except (BrokerUnavailable, DatabaseUnavailable) as error:
             health.bad(duty.name, str(error))
@@ -73,7 +75,7 @@ async def run(duty: Duty, scene: Scene, health: Health) -> None:
         except Exception as error:  # noqa: BLE001 - refused, or a record that is not ours: the other duties go on
             scene.log.warning("a duty met something that it does not understand", duty=duty.name, cause=str(error))
         health.beat()
-        pause_s = pause(scene.clock.monotonic() - began, scene.settings.reap_s)
+        pause_s = pause(took_s, scene.settings.reap_s)
         await scene.clock.sleep(pause_s * (0.9 + 0.2 * random.random()))
 
 

@@ -110,14 +110,22 @@ class House:
         return await until(written, 20, f"{proc.name} listens", 0.02)
 
     async def ready(self, url: str, proc: Proc, timeout: float = 20) -> None:
+        causes = ""
+
         async def yes() -> bool:
+            nonlocal causes
             assert proc.running(), f"{proc.name} ended:\n{proc.text()[-3000:]}"
             try:
-                return (await self.http.get(f"{url}/readyz")).status_code == 200
+                answer = await self.http.get(f"{url}/readyz")
             except httpx.TransportError:
                 return False
+            causes = answer.text
+            return answer.status_code == 200
 
-        await until(yes, timeout, f"{proc.name} is ready")
+        try:
+            await until(yes, timeout, f"{proc.name} is ready")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {causes}") from None
 
     async def token(self, scope: Scope = Scope.ADMIN, group: str = "", **more: Any) -> str:
         """A token for the API, made over the database."""
