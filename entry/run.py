@@ -21,6 +21,7 @@ from entry.context import Context
 from entry.firing import Firing
 from entry.gate import Gate
 from entry.progress import ProgressCache
+from entry.upkeep import keep_streams
 from entry.waits import Waits
 from entry.webhooks import Webhooks
 
@@ -93,6 +94,7 @@ async def _run(process: Process, context: Context) -> None:
         tasks = [
             group.create_task(projection.follow()),
             group.create_task(context.feed.follow()),
+            group.create_task(keep_streams(bus)),
             group.create_task(state.watch({"nats": bus.ping, "postgres": context.database.ping})),
         ]
         if await service.unless_halted(process, _caught_up(context)):

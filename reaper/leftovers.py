@@ -23,8 +23,8 @@ class Leftovers:
         for subject in await bus.work.subjects(subjects.LANES):
             lane, _, uid = subject.removeprefix(subjects.LANES[:-1]).rpartition(".")
             lanes[uid] = lane
-        for subject in await bus.work.subjects(subjects.ADMITS):
-            on_bus.add(subject.rsplit(".", 1)[1])
+        admits = {subject.rsplit(".", 1)[1] for subject in await bus.work.subjects(subjects.ADMITS)}
+        on_bus |= admits
         for subject in await bus.work.subjects(subjects.CHUNKS):
             on_bus.add(subjects.parse_uid(subject))
         for key in [key for key in on_bus if not is_uid(key)]:  # put there by hand; no uid, so never a job's
@@ -48,6 +48,8 @@ class Leftovers:
                 mended += 1
             elif tag.status.terminal:
                 await tidy(bus, tag)
+                if uid in admits:  # sent there once more while it was admitted; admission looks for no ended job
+                    await bus.work.remove(subjects.admit_of(uid))
                 mended += 1
         return mended
 

@@ -1,8 +1,9 @@
-"""Jobs that were accepted but never got into their lane or to admission: a crash between the tag and the batch."""
+"""Jobs that are not in the queue they belong to: after a crash between tag and queue, or with a stream deleted."""
 
 from collections.abc import Iterable
 
 from cuscuta import limits, subjects
+from cuscuta.broker.lanes import Waiting
 from cuscuta.broker.settle import advance
 from cuscuta.broker.submit import enqueue
 from cuscuta.model import JobStatus
@@ -20,8 +21,10 @@ class LostWaiting:
 
     async def round(self, scene: Scene) -> int:
         """Enqueue again what is in no queue; admit the head of a lane that nobody admitted."""
-        rows = {row.uid: row for row in scene.projection.open_jobs() if row.status is JobStatus.QUEUEING}
-        if not rows:
+        open_jobs = scene.projection.open_jobs()
+        rows = {row.uid: row for row in open_jobs if row.status is JobStatus.QUEUEING}
+        running = {row.uid: row for row in open_jobs if row.lane and row.status is JobStatus.PENDING}
+        if not rows and not running:
             self._patience.over(set())
             return 0
         work = scene.bus.work
@@ -46,13 +49,11 @@ class LostWaiting:
             head = await scene.bus.lanes.head(lane)
             if head and head.uid in rows and head.uid not in admitted:
                 suspects.add(head.uid)
-        mended = 0
-        for uid in list(self._patience.over(suspects))[: limits.DUTY_BATCH]:
-            known = await scene.bus.tags.read(uid)
-            if known and known.tag.status is JobStatus.QUEUEING:
-                scene.log.warning("a job that nobody would have started is queued again", uid=uid)
-                await enqueue(scene.bus, known)
-                mended += 1
+        suspects |= set(running) - in_lanes
+        # Those that run come first, then the oldest: so they stand in their lane again as they stood before.
+        order = {uid: (uid not in running, row.place) for uid, row in (rows | running).items()}
+        lost = sorted(self._patience.over(suspects), key=order.__getitem__)[: limits.DUTY_BATCH]
+        mended = sum([await _again(scene, uid) for uid in lost])
         for uid in self._next("befores", befores):
             known = await scene.bus.tags.read(uid)
             mended += known is not None and await advance(scene.bus, known)
@@ -64,6 +65,21 @@ class LostWaiting:
         some = ([name for name in every if name > self._seen[what]] or every)[: limits.DUTY_BATCH]
         self._seen[what] = some[-1] if some else ""
         return some
+
+
+async def _again(scene: Scene, uid: str) -> bool:
+    """Put a job back into what it got lost from; whether it had not ended."""
+    known = await scene.bus.tags.read(uid)
+    if known is None or known.tag.status.terminal:
+        return False
+    essential = known.tag.essential
+    if known.tag.status is JobStatus.QUEUEING:
+        scene.log.warning("a job that nobody would have started is queued again", uid=uid)
+        await enqueue(scene.bus, known)
+    elif essential.lane:
+        scene.log.warning("a running job has its place in its lane again", uid=uid)
+        await scene.bus.lanes.enter(Waiting(uid, essential.priority, essential.group), essential.lane)
+    return True
 
 
 def _uids(found: list[str]) -> set[str]:

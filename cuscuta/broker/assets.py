@@ -112,6 +112,14 @@ async def ensure(broker: Broker, settings: Settings) -> None:
     await broker.insist(lambda: _drop_old(broker))
 
 
+async def missing(broker: Broker, settings: Settings) -> set[str]:
+    """The streams that are not there. Raises BrokerUnavailable."""
+    found: set[str] = set()
+    while names := (await broker.api("STREAM.NAMES", {"offset": len(found)})).get("streams"):
+        found.update(names)
+    return {config["name"] for config in streams(settings)} - found
+
+
 async def _make(broker: Broker, config: dict[str, Any]) -> None:
     name = config["name"]
     try:

@@ -16,7 +16,7 @@ from cuscuta import limits
 from cuscuta.broker.kv import Bucket
 from cuscuta.clock import Clock, wait_for_event
 from cuscuta.codec import RecordError, decode
-from cuscuta.errors import BrokerUnavailable
+from cuscuta.errors import BrokerRefused, BrokerUnavailable
 from cuscuta.limits import BATCH_GET_SUBJECTS
 from cuscuta.logs import Logger
 from cuscuta.model import JobStatus, JobTag, Priority
@@ -95,7 +95,7 @@ class Projection:
         self._places: list[tuple[datetime, str]] = []
         self._later: dict[str, set[str]] = {}  # who runs after whom
         self._queues: Counter[tuple[Priority, str]] = Counter()  # jobs that are queueing, by priority and group
-        self._revision = 0
+        self._revision, self._audited = 0, ""
         self._hint = asyncio.Event()
         self.caught_up = asyncio.Event()
 
@@ -110,7 +110,7 @@ class Projection:
             self._hint.clear()
             try:
                 await self.catch_up()
-            except BrokerUnavailable as error:
+            except (BrokerUnavailable, BrokerRefused) as error:  # away, or deleted and about to be made anew
                 self._log.debug("the projection waits", cause=str(error))
                 await self._clock.sleep(0.5)
                 continue
@@ -118,7 +118,25 @@ class Projection:
             if self._clock.monotonic() - pruned > 5:
                 pruned = self._clock.monotonic()
                 self.prune()
+                await self._audit()
             await wait_for_event(self._hint, _EVERY_S)
+
+    async def _audit(self) -> None:
+        """Forget what is no more: jobs whose tag was removed by hand, and everything if the bucket was made anew."""
+        try:
+            if await self._bucket.last_revision() < self._revision:
+                self._log.error("the bucket of tags was made anew: its jobs are gone", jobs=len(self._rows))
+                self._revision = 0
+                self.drop(set(self._rows))
+                return
+            some = sorted(uid for uid in self._open if uid > self._audited)[: limits.BATCH_GET_SUBJECTS]
+            self._audited = some[-1] if len(some) == limits.BATCH_GET_SUBJECTS else ""
+            missing = set(some) - {entry.key for entry in await self._bucket.many(some)} if some else set()
+            if gone := {uid for uid in missing if await self._bucket.get(uid) is None}:  # from the leader
+                self._log.warning("jobs whose tags were removed are forgotten", jobs=sorted(gone)[:10])
+                self.drop(gone)
+        except (BrokerUnavailable, BrokerRefused) as error:
+            self._log.debug("the projection waits", cause=str(error))
 
     async def catch_up(self) -> None:
         """Read all that was written since the last time."""

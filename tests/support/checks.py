@@ -13,12 +13,16 @@ from worker.upstream.reference.rules import score
 async def nothing_left(h: House, timeout: float = 15) -> None:
     """No message, consumer or active entry of any job. (Idle seats keep their leases; `no_leases` is for the end.)"""
     bus = await h.bus()
+    left: list[object] = []
 
     async def clean() -> bool:
-        left = await bus.work.subjects("cuscuta.>")
-        return not left and not await bus.work.job_consumers() and not await bus.active_bucket.keys()
+        left[:] = await bus.work.subjects("cuscuta.>"), await bus.work.job_consumers(), await bus.active_bucket.keys()
+        return not any(left)
 
-    await until(clean, timeout, "the bus is empty")
+    try:
+        await until(clean, timeout, "the bus is empty")
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {left}") from None
 
 
 async def no_leases(h: House, timeout: float = 20) -> None:
