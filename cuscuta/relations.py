@@ -2,6 +2,7 @@
 
 import base64
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -19,6 +20,9 @@ def faults(s: "Settings") -> list[str]:
         if not holds:
             found.append(fault)
 
+    for name in ("nats_creds", "nats_ca", "nats_cert", "nats_key"):
+        path = getattr(s, name)
+        need(not path or Path(path).is_file(), f"{name} ({path}) is no file. Give the path of one that can be read.")
     touch, lease = s.ack_wait_s / 3, s.lease_term_s
     need(
         s.heartbeat_s < s.presence_ttl_s / 2,

@@ -45,6 +45,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nats_user: Annotated[str, _d("user at NATS, if it wants one")] = ""
     nats_password: Annotated[str, _d("password at NATS")] = ""
     nats_creds: Annotated[str, _d("path of a NATS credentials file")] = ""
+    nats_ca: Annotated[str, _d("path of the certificates that NATS servers are checked against")] = ""
+    nats_cert: Annotated[str, _d("path of this client's certificate, if NATS wants one")] = ""
+    nats_key: Annotated[str, _d("path of its private key, if it is not in the same file")] = ""
     postgres_url: Annotated[str, _d("PostgreSQL, as postgresql://user:password@host:port/database")] = ""
     postgres_pool: Annotated[int, Meta(ge=2, le=50), _d("connections to PostgreSQL a process")] = 4
     secret_keys: Annotated[

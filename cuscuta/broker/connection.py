@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 import re
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -46,6 +47,7 @@ def refused(error: dict[str, Any]) -> errors.CuscutaError:
 class Broker:
     """Requests, publishes and subscriptions with our errors. `connect` waits for ever, with a log line."""
 
+    DEAF_S = 4.0  # a server that answers nothing for so long is cut off from its cluster: try another one
     REQUEST_S = 2.0  # a lost request is tried again after this; all of ours are safe to repeat [nats §10]
 
     def __init__(self, settings: Settings, clock: Clock, log: Logger, name: str) -> None:
@@ -54,6 +56,7 @@ class Broker:
         self.connected = asyncio.Event()
         self._closing = self._said = False
         self._inbox, self._asked = "", 0
+        self._heard, self._shunned = 0.0, ""
         self._answers: dict[str, asyncio.Future[Msg] | asyncio.Queue[Msg]] = {}
 
     async def connect(self) -> None:
@@ -62,11 +65,16 @@ class Broker:
         options: dict[str, Any] = {"user": s.nats_user, "password": s.nats_password} if s.nats_user else {}
         if s.nats_creds:
             options["user_credentials"] = s.nats_creds
+        if s.nats_ca or s.nats_cert:
+            options["tls"] = ssl.create_default_context(cafile=s.nats_ca or None)
+            if s.nats_cert:
+                options["tls"].load_cert_chain(s.nats_cert, s.nats_key or None)
         while True:
             try:
                 self.nc = await nats.connect(
                     s.nats_url.split(","),
                     name=self._name,
+                    inbox_prefix=f"_INBOX.{self._name.split()[0].rpartition('.')[2]}",  # deploy/nats/users.conf
                     ping_interval=5,
                     max_outstanding_pings=2,
                     max_reconnect_attempts=-1,
@@ -76,6 +84,7 @@ class Broker:
                     disconnected_cb=self._lost,
                     reconnected_cb=self._back,
                     error_cb=self._error,
+                    reconnect_to_server_handler=self._elsewhere,
                     **options,
                 )
                 break
@@ -86,6 +95,7 @@ class Broker:
                 await self.clock.sleep(0.5)
         self._inbox = self.nc.new_inbox()
         await self.nc.subscribe(f"{self._inbox}.*", cb=self._answered)
+        self._heard = self.clock.monotonic()
         self.connected.set()
 
     async def _lost(self) -> None:
@@ -95,7 +105,25 @@ class Broker:
 
     async def _back(self) -> None:
         self._log.info("NATS is back")
+        self._heard = self.clock.monotonic()
         self.connected.set()
+
+    async def _unanswered(self) -> None:
+        """A request was not answered. A node in the minority of its cluster keeps its clients and serves nobody."""
+        if self.clock.monotonic() - self._heard < self.DEAF_S or len(self.nc.servers) < 2 or not self.nc.is_connected:
+            return
+        self._heard = self.clock.monotonic()
+        self._shunned = self.nc.connected_url.netloc if self.nc.connected_url else ""
+        self._log.warning("this NATS server answers nothing, trying another", url=self._shunned.rpartition("@")[2])
+        await self.nc.force_reconnect()
+
+    def _elsewhere(self, servers: list[Any], _: Any) -> tuple[Any, float]:
+        """Which server to try next, and in how many seconds; None leaves it to nats-py."""
+        others = [server for server in servers if server.uri.netloc != self._shunned]
+        if not self._shunned or not others:
+            return None, 0.0
+        self._shunned = ""
+        return random.choice(others), 0.0
 
     async def _error(self, error: Exception) -> None:
         if not self._inbox and not self._said:  # nats-py tries for ever by itself, and says so only here
@@ -134,6 +162,9 @@ class Broker:
                 async with asyncio.timeout(timeout):
                     await self.nc.publish(subject, payload, reply=f"{self._inbox}.{token}", headers=headers)
                     msg: Msg = await answer
+        except errors.BrokerUnavailable:
+            await self._unanswered()
+            raise
         finally:
             del self._answers[token]
         if msg.headers and msg.headers.get("Status") == "503":
@@ -145,6 +176,7 @@ class Broker:
         return str(self._asked)
 
     async def _answered(self, msg: Msg) -> None:
+        self._heard = self.clock.monotonic()
         answer = self._answers.get(msg.subject.rpartition(".")[2])
         if isinstance(answer, asyncio.Queue):
             answer.put_nowait(msg)

@@ -15,6 +15,7 @@ from nats.aio.msg import Msg
 
 from cuscuta.embedded.postgres import Postgres
 from tests.bench.common import completed, house, seconds
+from tests.support import users
 from tests.support.checks import nothing_left
 from tests.support.house import House
 
@@ -67,7 +68,7 @@ async def _one_result(h: House, uid: str) -> bytes:
 
 async def _raw_loop(h: House, size: int) -> float:
     """Pull by callback, write a result of the same size, acknowledge: nothing else. Chunks a second."""
-    nc = await nats.connect(h.nats.url)
+    nc = await nats.connect(h.nats.url, user="tests", password=users.password("tests"))
     js = nc.jetstream()
     for stream, subject, retention in (("RAW", "raw.chunk.>", "workqueue"), ("RAWOUT", "raw.out.>", "limits")):
         await js.add_stream(name=stream, subjects=[subject], retention=retention)

@@ -13,7 +13,7 @@ from cuscuta.broker.assets import missing, streams
 from cuscuta.embedded.nats import Nats
 from tests.conftest import MakeHouse
 from tests.faults.report import Trial, record
-from tests.support import checks
+from tests.support import checks, users
 from tests.support.house import House
 from tests.support.process import module
 from tests.support.wait import until
@@ -248,7 +248,8 @@ async def test_clocks_that_are_ten_minutes_off(make_house: MakeHouse, worker_s: 
         port = h.folder / f"port-of-{part}"
         if part == "entry":
             h.http.headers["authorization"] = f"Bearer {await h.token()}"
-        proc = h.spawn(part, module("tests.support.shifted", str(by), f"{part}.run"), h.env(port_file=str(port)))
+        env = h.env(port_file=str(port), **users.login(part))
+        proc = h.spawn(part, module("tests.support.shifted", str(by), f"{part}.run"), env)
         url = f"http://127.0.0.1:{await h.port(port, proc)}"
         if part == "entry":
             h.http.base_url = url

@@ -23,6 +23,7 @@ from cuscuta.embedded.nats import Nats
 from cuscuta.embedded.postgres import Postgres
 from cuscuta.logs import get
 from cuscuta.settings import Settings, load
+from tests.support import users
 from tests.support.process import Proc, clean_env, module
 from tests.support.quick import QUICK
 from tests.support.wait import until
@@ -36,7 +37,7 @@ class House:
 
     def __init__(self, folder: Path, postgres: Postgres, **env: str) -> None:
         self.folder, self.postgres = folder, postgres
-        self.nats = Nats(folder / "nats", extra='http: "127.0.0.1:-1"')
+        self.nats = Nats(folder / "nats", extra=f'http: "127.0.0.1:-1"\n{users.conf()}')
         self.database = f"test_{secrets.token_hex(6)}"
         self.key = new_key()
         self.extra_env = {f"CUSCUTA_{name.upper()}": value for name, value in env.items()}
@@ -67,11 +68,14 @@ class House:
             await self._bus.broker.close()
         await self.http.aclose()
         self.nats.kill()
+        logs = "".join(log.read_text() for log in self.nats.folder.rglob("nats.log"))
+        beyond = [line for line in logs.splitlines() if "Violation" in line]  # of deploy/nats/users.conf
         await self.sql(f"DROP DATABASE IF EXISTS {self.database} WITH (FORCE)", database="postgres")
         for proc in self.procs:  # pytest shows it if the test failed
             lines = [line for line in proc.text().splitlines() if '"level": "debug"' not in line]
             print(f"--- {proc.name}", *lines[-40:], sep="\n", file=sys.stderr)
         shutil.rmtree(self.folder, ignore_errors=True)
+        assert not beyond, beyond[:5]
 
     # --- processes -----------------------------------------------------------------------------------------------
 
@@ -80,6 +84,8 @@ class House:
             **clean_env(),
             **QUICK,
             "CUSCUTA_NATS_URL": self.nats.url,
+            "CUSCUTA_NATS_USER": "tests",
+            "CUSCUTA_NATS_PASSWORD": users.password("tests"),
             "CUSCUTA_POSTGRES_URL": self.postgres.url(self.database),
             "CUSCUTA_SECRET_KEYS": self.key,
             "CUSCUTA_UPSTREAM": str(REFERENCE),
@@ -98,7 +104,7 @@ class House:
 
     async def _served(self, name: str, target: str, **more: str) -> tuple[Proc, str]:
         port_file = self.folder / f"port-{self._count + 1}"
-        proc = self.spawn(name, module(target), self.env(port_file=str(port_file), **more))
+        proc = self.spawn(name, module(target), self.env(port_file=str(port_file), **{**users.login(name), **more}))
         self.urls[proc.name] = f"http://127.0.0.1:{await self.port(port_file, proc)}"
         return proc, self.urls[proc.name]
 
@@ -187,10 +193,8 @@ class House:
 
     async def call(self, method: str, path: str, status: int | None = None, **options: Any) -> Any:
         response = await self.http.request(method, path, **options)
-        if status is None:
-            assert response.status_code < 300, f"{method} {path}: {response.status_code} {response.text[:2000]}"
-        else:
-            assert response.status_code == status, f"{method} {path}: {response.status_code} {response.text[:2000]}"
+        good = response.status_code < 300 if status is None else response.status_code == status
+        assert good, f"{method} {path}: {response.status_code} {response.text[:2000]}"
         return response.json() if response.content else None
 
     async def accounts(self, count: int) -> None:
@@ -287,9 +291,8 @@ class House:
         return int(varz["in_msgs"] + varz["out_msgs"])
 
     async def raw_value(self, bucket: str, key: str) -> bytes:
-        answer = await (await self.bus()).broker.api(
-            f"STREAM.MSG.GET.KV_{bucket}", {"last_by_subj": f"$KV.{bucket}.{key}"}
-        )
+        asked = {"last_by_subj": f"$KV.{bucket}.{key}"}
+        answer = await (await self.bus()).broker.api(f"STREAM.MSG.GET.KV_{bucket}", asked)
         return base64.b64decode(answer["message"]["data"])
 
 
