@@ -9,6 +9,7 @@ from cuscuta.broker.connection import NOT_FOUND, Broker
 from cuscuta.errors import BrokerRefused, Conflict
 
 _EXPECT = "Nats-Expected-Last-Subject-Sequence"
+_EXPECT_OF = "Nats-Expected-Last-Subject-Sequence-Subject"
 
 
 class Entry(NamedTuple):
@@ -43,10 +44,11 @@ class Bucket:
         message = answer["message"]
         return Entry(key, base64.b64decode(message.get("data", "")), int(message["seq"]))
 
-    async def create(self, key: str, value: bytes) -> int:
-        """Store a value unless the key has one; its revision, 0 if the key has one."""
+    async def create(self, key: str, value: bytes, beside: str = "") -> int:
+        """Store a value unless the key, or any of the filter `beside`, has one; its revision, 0 if there is one."""
+        only_if = {_EXPECT: "0", **({_EXPECT_OF: self._subject(beside)} if beside else {})}
         try:
-            return await self._broker.publish(self._subject(key), value, {_EXPECT: "0"})
+            return await self._broker.publish(self._subject(key), value, only_if)
         except Conflict:
             return 0
 

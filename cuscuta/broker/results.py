@@ -25,11 +25,19 @@ class Results:
         self._broker, self._bucket = broker, bucket
 
     async def write(self, uid: str, span: Span, result: ChunkResult) -> None:
-        """Store a span's results unless they are there. Too big ones are split; a single such item becomes an error."""
+        """Store a span's results unless they are there. Too big ones are split; a single such item becomes an error.
+
+        What begins where something else begins is not stored beside it: the first write wins, and of the later one
+        only what is not there yet is added. So a holder that was too slow doubles nothing.
+        """
         value = encode(result)
         if len(value) <= self._broker.max_payload - limits.RESULT_HEADROOM_BYTES:
             try:
-                await self._bucket.create(subjects.result_key(uid, span), value)
+                key, beside = subjects.result_key(uid, span), subjects.results_from(uid, span.start)
+                if not await self._bucket.create(key, value, beside):
+                    stored = await self.stored(uid)
+                    for gap in spans.gaps(span, stored):
+                        await self.write(uid, gap, _slice(result, span, gap))
                 return
             except TooLarge:
                 pass  # the stream takes less than the server

@@ -32,7 +32,8 @@ _GONE = (
 class Database:
     """One process's pool. `connect` waits for ever, with a log line."""
 
-    COMMAND_S = 10.0  # a statement that takes longer is stuck: all of ours touch a handful of rows
+    COMMAND_S = 5.0  # a statement that takes longer is stuck: all of ours touch a handful of rows
+    SILENT_S = 10.0  # the server ends the session of a lock's holder that says nothing for so long
 
     def __init__(self, settings: Settings, clock: Clock, log: Logger) -> None:
         self._settings, self._clock, self._log = settings, clock, log
@@ -71,8 +72,23 @@ class Database:
         if self._pool is None:
             raise DatabaseUnavailable("not connected yet")
         with _translated():
-            async with self._pool.acquire(timeout=5) as connection:
+            async with self._held(self._pool) as connection:
                 return list(await connection.fetch(sql, *values))
+
+    @contextlib.asynccontextmanager
+    async def _held(self, pool: asyncpg.Pool[Any]) -> AsyncIterator[Any]:
+        """A connection of the pool. One that does not answer is dropped, and so are those that were opened with it.
+
+        asyncpg would ask the server to cancel the statement and wait for its word, which a silent one never gives.
+        """
+        async with pool.acquire(timeout=5) as connection:
+            try:
+                yield connection
+            except (TimeoutError, asyncio.CancelledError) as error:
+                connection.terminate()
+                if isinstance(error, TimeoutError):
+                    await pool.expire_connections()
+                raise
 
     async def row(self, sql: str, *values: Any) -> asyncpg.Record | None:
         """The first row of one statement. Raises DatabaseUnavailable."""
@@ -84,7 +100,7 @@ class Database:
         if self._pool is None:
             raise DatabaseUnavailable("not connected yet")
         with _translated():
-            async with self._pool.acquire(timeout=5) as connection, connection.transaction():
+            async with self._held(self._pool) as connection, connection.transaction():
                 await connection.executemany(sql, values, timeout=60)
 
     async def insist(self, what: Callable[[], Awaitable[ResultT]]) -> ResultT:
@@ -134,10 +150,13 @@ class Database:
     async def exclusive(self, lock: int) -> AsyncIterator[Callable[[], Awaitable[None]] | None]:
         """Hold an advisory lock on a connection of its own while the block runs; None if another has it.
 
-        Yields a check that raises DatabaseUnavailable once the connection, and so the lock, is lost.
+        Yields a check that raises DatabaseUnavailable once the connection, and so the lock, is lost. It is to be made
+        every few seconds: of a holder that was cut off without a word the server would know nothing for hours.
         """
+        url, silent_ms = self._settings.postgres_url, str(int(self.SILENT_S * 1000))
+        silent = {"idle_session_timeout": silent_ms}
         with _translated():
-            connection = await asyncpg.connect(self._settings.postgres_url, timeout=5, command_timeout=self.COMMAND_S)
+            connection = await asyncpg.connect(url, timeout=5, command_timeout=self.COMMAND_S, server_settings=silent)
         try:
             with _translated():
                 got = await connection.fetchval("SELECT pg_try_advisory_lock($1)", lock)

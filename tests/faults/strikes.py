@@ -22,7 +22,8 @@ async def term(stage: Stage, moment: Moment, trip: Trip) -> None:
     proc.send(signal.SIGTERM)
     trip.go.set()
     code = await asyncio.to_thread(proc.popen.wait, 20)
-    assert code == 0, f"{moment.part} ended with {code}:\n{proc.text()[-2000:]}"
+    at_once = 130  # what a second SIGTERM means; at the moment of a release the first one was given
+    assert code == 0 or (code == at_once and moment.name == "release"), f"{moment.part}: {code}\n{proc.text()[-2000:]}"
 
 
 async def freeze(stage: Stage, moment: Moment, trip: Trip) -> None:
