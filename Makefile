@@ -6,7 +6,7 @@ TESTS ?= tests
 JOBS ?= 4
 BENCHES := policies slow-seat nine-minutes seats shared chunks latency backlog pace memory listing pickup handover lanes
 
-.PHONY: demo up test faults lint format bench bench-peers bench-report pins clean
+.PHONY: demo up test faults soak lint format bench bench-peers bench-report pins clean
 
 .venv/installed: requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -27,6 +27,9 @@ faults: .venv/installed     ## every fault at every moment, an hour or less; wri
 	rm -rf .faults && mkdir .faults
 	CUSCUTA_FAULTS=all CUSCUTA_FAULTS_REPORT=$(CURDIR)/.faults $(BIN)/python -m pytest -n $(JOBS) tests/faults
 	$(BIN)/python -m tests.faults.report .faults
+
+soak: .venv/installed       ## random faults under a stream of jobs for MINUTES (20)
+	$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),20) $(ARGS)
 
 lint: .venv/installed       ## house law: style, types, arrows
 	$(BIN)/ruff format --check .

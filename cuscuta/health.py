@@ -136,6 +136,11 @@ async def serving(
             server.should_exit = True
 
 
+def tasks() -> int:
+    """How many things this process is doing or waiting for; a number that only ever grows is a leak."""
+    return len(asyncio.all_tasks())
+
+
 def app(health: Health) -> Any:
     """An ASGI app that answers /livez and /readyz."""
 
@@ -146,7 +151,7 @@ def app(health: Health) -> Any:
         check = checks.get(scope["path"])
         good, causes = check() if check else (False, {"path": "only /livez and /readyz are here"})
         status = 404 if check is None else 200 if good else 503
-        body = msgspec.json.encode({"status": "ok" if good else "unavailable", "causes": causes})
+        body = msgspec.json.encode({"status": "ok" if good else "unavailable", "causes": causes, "tasks": tasks()})
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})

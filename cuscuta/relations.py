@@ -106,6 +106,14 @@ def faults(s: "Settings") -> list[str]:
     return found
 
 
+def host_of(url: str) -> str:
+    """The host in an address; the address itself if it has none."""
+    try:
+        return urlsplit(url).hostname or url
+    except ValueError:
+        return url
+
+
 def _is_postgres_url(url: str) -> bool:
     try:
         parts = urlsplit(url)

@@ -18,6 +18,7 @@ from entry.context import Context, provide_context
 from entry.routes import (
     accounts,
     catalogues,
+    doctor,
     events,
     graph,
     health,
@@ -58,6 +59,7 @@ ROUTES = [
     catalogues.show_catalogue,
     queue.show_queue,
     workers.list_workers,
+    doctor.show_findings,
     secrets.rotate_secrets,
     tokens.make_token,
     tokens.list_tokens,

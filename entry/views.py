@@ -200,10 +200,11 @@ class SchedulePage(Struct):
 
 
 class HealthView(Struct):
-    """`causes` names what is wrong, by part."""
+    """`causes` names what is wrong, by part; `tasks` is how many things the process does or waits for."""
 
     status: str
     causes: dict[str, str]
+    tasks: int
 
 
 def job(tag: JobTag, stored: list[Span], waiting_for: str | None, now: datetime) -> JobView:

@@ -13,6 +13,7 @@ from cuscuta.cli.accounts import accounts
 from cuscuta.cli.catalogues import catalogues
 from cuscuta.cli.client import Client, default_url
 from cuscuta.cli.demo import demo
+from cuscuta.cli.doctor import doctor
 from cuscuta.cli.jobs import jobs
 from cuscuta.cli.results import events
 from cuscuta.cli.schedules import schedules
@@ -61,7 +62,7 @@ def webhook_secret() -> None:
     click.echo("whsec_" + base64.b64encode(token_bytes(32)).decode())
 
 
-for command in (jobs, events, schedules, accounts, catalogues, tokens, secrets, up, demo):
+for command in (jobs, events, schedules, accounts, catalogues, tokens, secrets, doctor, up, demo):
     cuscuta.add_command(command)
 
 

@@ -80,6 +80,11 @@ class Accounts:
         )
         return [_account(row) for row in rows]
 
+    async def states(self) -> dict[str, int]:
+        """How many accounts are in each state. Raises DatabaseUnavailable."""
+        rows = await self._db.rows("SELECT state, count(*) AS n FROM account_table GROUP BY state")
+        return {row["state"]: row["n"] for row in rows}
+
     async def get(self, account: int) -> Account | None:
         """One account."""
         row = await self._db.row(f"SELECT {_SHOWN} FROM account_table WHERE id = $1", account)  # noqa: S608

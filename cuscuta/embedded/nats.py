@@ -34,7 +34,7 @@ class Nats:
 
     def __init__(self, folder: Path, port: int = 0, sync_always: bool = False, extra: str = "") -> None:
         self.folder, self.port = folder, port
-        self._sync, self._extra = "always" if sync_always else "2m", extra
+        self._sync, self._extra = "always" if sync_always else '"2m"', extra  # without quotes, 2m is two million
         self.process: subprocess.Popen[bytes] | None = None
 
     @property

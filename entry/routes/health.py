@@ -2,6 +2,7 @@
 
 from litestar import Response, get
 
+from cuscuta.health import tasks
 from entry import access
 from entry.context import Context
 from entry.views import HealthView
@@ -20,4 +21,4 @@ async def ready(context: Context) -> Response[HealthView]:
 
 
 def _answer(good: bool, causes: dict[str, str]) -> Response[HealthView]:
-    return Response(HealthView("ok" if good else "unavailable", causes), status_code=200 if good else 503)
+    return Response(HealthView("ok" if good else "unavailable", causes, tasks()), status_code=200 if good else 503)
