@@ -14,6 +14,7 @@ import msgspec
 import uvicorn
 
 from cuscuta.clock import Clock
+from cuscuta.connections import Impatient
 from cuscuta.settings import Settings
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -121,7 +122,8 @@ async def serving(
     sock = listen(host, port)
     if settings.port_file:
         Path(settings.port_file).write_text(str(sock.getsockname()[1]))  # noqa: ASYNC240 - five bytes, at the start
-    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", server_header=False, **options)
+    options = {"http": Impatient, "ws": "none", "lifespan": "off", "log_config": None, "access_log": False, **options}
+    config = uvicorn.Config(app, server_header=False, **options)
     server = Server(config)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(server.serve([sock]))

@@ -11,6 +11,7 @@ from typing import Any
 
 from cuscuta import __version__, logs, telemetry
 from cuscuta.clock import Clock, SystemClock
+from cuscuta.connections import raise_limit
 from cuscuta.logs import Logger
 from cuscuta.settings import Settings, SettingsError, load
 
@@ -39,6 +40,7 @@ def run(part: str, main: Main, needs: tuple[str, ...]) -> None:
         sys.exit(2)
     log = logs.set_up(settings, f"cuscuta.{part}")
     telemetry.set_up(f"cuscuta.{part}", __version__)
+    raise_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_guarded(part, settings, log, main))

@@ -99,6 +99,7 @@ def make(context: Context) -> Litestar:
             BrokerUnavailable: problems.on_unavailable,
             DatabaseUnavailable: problems.on_unavailable,
             BrokerRefused: problems.on_refused,
+            RecursionError: problems.on_deep,
             Exception: problems.on_any,
         },
         openapi_config=OpenAPIConfig(

@@ -100,6 +100,11 @@ def on_refused(_: Request[Any, Any, Any], error: BrokerRefused) -> Response[Prob
     return problem(503, "NATS refused the request; the log says why.", headers={"Retry-After": "5"})
 
 
+def on_deep(_: Request[Any, Any, Any], __: RecursionError) -> Response[Problem]:
+    """Nothing of ours recurses but the decoding of what callers send."""
+    return problem(400, "The body is nested too deeply.")
+
+
 def on_any(_: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
     """A fault of ours: logged in full, shown without detail."""
     get("cuscuta.entry").error("a fault in a route", exc_info=error)
