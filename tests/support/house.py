@@ -72,8 +72,8 @@ class House:
         beyond = [line for line in logs.splitlines() if "Violation" in line]  # of deploy/nats/users.conf
         await self.sql(f"DROP DATABASE IF EXISTS {self.database} WITH (FORCE)", database="postgres")
         for proc in self.procs:  # pytest shows it if the test failed
-            lines = [line for line in proc.text().splitlines() if '"level": "debug"' not in line]
-            print(f"--- {proc.name}", *lines[-40:], sep="\n", file=sys.stderr)
+            lines = (line for line in proc.text().splitlines() if '"level": "debug"' not in line)
+            print(f"--- {proc.name}", *[*lines][-40:], sep="\n", file=sys.stderr)
         shutil.rmtree(self.folder, ignore_errors=True)
         assert not beyond, beyond[:5]
 
@@ -255,8 +255,7 @@ class House:
         return (await self.http.get(f"{self.upstream_url}/_world", timeout=60)).json()
 
     async def control(self, account: str | None = None, **body: Any) -> None:
-        response = await self.http.post(f"{self.upstream_url}/_control", json={"account": account, **body})
-        assert response.status_code == 200, response.text
+        await self.call("POST", f"{self.upstream_url}/_control", 200, json={"account": account, **body})
 
     # --- the truth on bus and database ---------------------------------------------------------------------------
 
