@@ -26,7 +26,7 @@ test: .venv/installed       ## the whole suite
 faults: .venv/installed     ## every fault at every moment, an hour or less; writes docs/faults.md
 	rm -rf .faults && mkdir .faults
 	CUSCUTA_FAULTS=all CUSCUTA_FAULTS_REPORT=$(CURDIR)/.faults $(BIN)/python -m pytest -n $(JOBS) tests/faults
-	$(BIN)/python -m tests.faults.report .faults
+	$(BIN)/python -m tests.faults.report .faults "$$(git log -1 --format='%cs, %h')"
 
 soak: .venv/installed       ## random faults under a stream of jobs for MINUTES (20)
 	$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),20) $(ARGS)

@@ -33,8 +33,8 @@ def record(trial: Trial) -> None:
             file.write(msgjson.encode(trial) + b"\n")
 
 
-def page(trials: list[Trial]) -> str:
-    """docs/faults.md."""
+def page(trials: list[Trial], when: str) -> str:
+    """docs/faults.md; `when` says which code was run."""
     rows: dict[tuple[str, str], list[Trial]] = defaultdict(list)
     for trial in trials:
         rows[trial.moment, trial.fault].append(trial)
@@ -42,7 +42,7 @@ def page(trials: list[Trial]) -> str:
     lines = [
         "# Faults",
         "",
-        "Made by `make faults`; do not edit. What every column means stands at the end of the page.",
+        f"Made by `make faults` ({when}); do not edit. What every column means stands at the end of the page.",
         "",
         f"{len(trials)} faults at {len({t.moment for t in trials})} moments: {sum(t.lost for t in trials)} items lost,"
         f" {sum(t.doubled for t in trials)} stored twice, {sum(t.again for t in trials)} polled once more than needed.",
@@ -75,8 +75,9 @@ _MEANING = [
 
 def main() -> None:
     """Write the page from the folder that a run has filled."""
-    lines = [line for file in sorted(Path(sys.argv[1]).glob("*.jsonl")) for line in file.read_text().splitlines()]
-    PAGE.write_text(page([Trial(**json.loads(line)) for line in lines]))
+    folder, when = Path(sys.argv[1]), sys.argv[2]
+    lines = [line for file in sorted(folder.glob("*.jsonl")) for line in file.read_text().splitlines()]
+    PAGE.write_text(page([Trial(**json.loads(line)) for line in lines], when))
     print(f"{PAGE.name}: {len(lines)} trials")
 
 
