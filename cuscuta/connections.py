@@ -15,7 +15,7 @@ class Impatient(HttpToolsProtocol):
     """uvicorn's protocol with an end to waiting: for the head of a request, and for its body."""
 
     _late: asyncio.TimerHandle | None = None
-    _head_bytes = 0
+    _head_bytes = _lines_bytes = 0
     _in_head = True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -33,15 +33,26 @@ class Impatient(HttpToolsProtocol):
         if self._in_head:
             self._head_bytes += min(len(data), limits.HEAD_BYTES + 1)
         super().data_received(data)
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if self._in_head and self._late is None and not answering and not self.transport.is_closing():
+            self._wait_for(limits.HEAD_S)  # something came that begins no request
         if self._in_head and self._head_bytes > limits.HEAD_BYTES and not self.transport.is_closing():
             self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
             self.transport.close()
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        self._in_head = True
+        self._in_head, self._lines_bytes = True, 0
         self._wait_for(limits.HEAD_S)
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One line of a head, or of what may follow a body in pieces."""
+        self._lines_bytes += len(name) + len(value)
+        if self._lines_bytes > limits.HEAD_BYTES:
+            self.transport.close()
+            return
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Its head is there; its body may follow."""

@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from cuscuta.broker.assets import missing, streams
-from cuscuta.errors import BrokerRefused, DatabaseUnavailable
+from cuscuta.errors import BrokerRefused, BrokerUnavailable, DatabaseUnavailable
 from cuscuta.relations import LOOPBACK, host_of
 from entry.context import Context
 
@@ -34,7 +34,7 @@ async def examine(context: Context) -> list[Finding]:
 async def _streams(context: Context) -> list[Finding]:
     bus = context.bus
     if gone := await missing(bus.broker, context.settings):
-        fix = "They are made anew within seconds; what was in them is mended from the tags."
+        fix = "They are made anew within seconds; what can be is mended from the tags, but lost tags are lost jobs."
         return [Finding("streams", "bad", f"missing: {', '.join(sorted(gone))}", fix)]
     fewest, behind = 5, []
     for config in streams(context.settings):
@@ -64,7 +64,7 @@ def _bus(context: Context) -> list[Finding]:
         fix = "Give each part a user of its own: deploy/nats/users.conf, CUSCUTA_NATS_USER, CUSCUTA_NATS_PASSWORD."
         found.append(Finding("NATS users", "doubtful", "NATS asks nobody who he is", fix))
     far = {host for url in s.nats_url.split(",") if (host := host_of(url)) not in LOOPBACK}
-    if far and not (s.nats_ca or s.nats_url.startswith("tls://")):
+    if far and not (s.nats_ca or all(url.startswith("tls://") for url in s.nats_url.split(","))):
         fix = "Switch TLS on (deploy/nats/nats.conf) and set CUSCUTA_NATS_CA."
         found.append(Finding("NATS TLS", "doubtful", f"plain text to {', '.join(sorted(far))}", fix))
     return found or [Finding("NATS access", "good", "a user of its own, and nothing in plain text beyond this box")]
@@ -90,7 +90,10 @@ async def _accounts(context: Context) -> Finding:
 
 
 async def _seats(context: Context) -> Finding:
-    workers = await context.bus.workers()
+    try:
+        workers = await context.bus.workers()
+    except (BrokerUnavailable, BrokerRefused) as error:
+        return Finding("workers", "bad", str(error))
     seats = sum(worker.seats for worker in workers)
     detail = f"{len(workers)} workers with {seats} seats"
     return Finding("workers", "good" if seats else "bad", detail, "" if seats else "Start a worker: cuscuta-worker")

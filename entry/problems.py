@@ -100,8 +100,9 @@ def on_refused(_: Request[Any, Any, Any], error: BrokerRefused) -> Response[Prob
     return problem(503, "NATS refused the request; the log says why.", headers={"Retry-After": "5"})
 
 
-def on_deep(_: Request[Any, Any, Any], __: RecursionError) -> Response[Problem]:
+def on_deep(_: Request[Any, Any, Any], error: RecursionError) -> Response[Problem]:
     """Nothing of ours recurses but the decoding of what callers send."""
+    get("cuscuta.entry").warning("a body was nested too deeply", cause=str(error))
     return problem(400, "The body is nested too deeply.")
 
 

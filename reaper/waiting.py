@@ -76,7 +76,9 @@ async def _again(scene: Scene, uid: str) -> bool:
     if known.tag.status is JobStatus.QUEUEING:
         scene.log.warning("a job that nobody would have started is queued again", uid=uid)
         await enqueue(scene.bus, known)
-    elif essential.lane:
+    elif not essential.lane:
+        return False
+    else:
         scene.log.warning("a running job has its place in its lane again", uid=uid)
         await scene.bus.lanes.enter(Waiting(uid, essential.priority, essential.group), essential.lane)
     return True

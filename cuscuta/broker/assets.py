@@ -114,10 +114,10 @@ async def ensure(broker: Broker, settings: Settings) -> None:
 
 async def missing(broker: Broker, settings: Settings) -> set[str]:
     """The streams that are not there. Raises BrokerUnavailable."""
-    found: set[str] = set()
+    found: list[str] = []
     while names := (await broker.api("STREAM.NAMES", {"offset": len(found)})).get("streams"):
-        found.update(names)
-    return {config["name"] for config in streams(settings)} - found
+        found += names
+    return {config["name"] for config in streams(settings)} - set(found)
 
 
 async def _make(broker: Broker, config: dict[str, Any]) -> None:

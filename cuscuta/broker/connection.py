@@ -56,7 +56,7 @@ class Broker:
         self.connected = asyncio.Event()
         self._closing = self._said = False
         self._inbox, self._asked = "", 0
-        self._heard, self._shunned = 0.0, ""
+        self._deaf_since, self._shunned = 0.0, ""
         self._answers: dict[str, asyncio.Future[Msg] | asyncio.Queue[Msg]] = {}
 
     async def connect(self) -> None:
@@ -95,7 +95,7 @@ class Broker:
                 await self.clock.sleep(0.5)
         self._inbox = self.nc.new_inbox()
         await self.nc.subscribe(f"{self._inbox}.*", cb=self._answered)
-        self._heard = self.clock.monotonic()
+        self._deaf_since = 0.0
         self.connected.set()
 
     async def _lost(self) -> None:
@@ -105,25 +105,26 @@ class Broker:
 
     async def _back(self) -> None:
         self._log.info("NATS is back")
-        self._heard = self.clock.monotonic()
+        self._deaf_since = 0.0
         self.connected.set()
 
     async def _unanswered(self) -> None:
         """A request was not answered. A node in the minority of its cluster keeps its clients and serves nobody."""
-        if self.clock.monotonic() - self._heard < self.DEAF_S or len(self.nc.servers) < 2 or not self.nc.is_connected:
+        now = self.clock.monotonic()
+        self._deaf_since = self._deaf_since or now - self.REQUEST_S  # it was sent before it was given up
+        if now - self._deaf_since < self.DEAF_S or len(self.nc.servers) < 2 or not self.nc.is_connected:
             return
-        self._heard = self.clock.monotonic()
+        self._deaf_since = 0.0
         self._shunned = self.nc.connected_url.netloc if self.nc.connected_url else ""
         self._log.warning("this NATS server answers nothing, trying another", url=self._shunned.rpartition("@")[2])
         await self.nc.force_reconnect()
 
     def _elsewhere(self, servers: list[Any], _: Any) -> tuple[Any, float]:
-        """Which server to try next, and in how many seconds; None leaves it to nats-py."""
-        others = [server for server in servers if server.uri.netloc != self._shunned]
-        if not self._shunned or not others:
-            return None, 0.0
+        """Which server to try next, and in how many seconds: whichever failed least, and none that is shunned."""
+        others = [server for server in servers if server.uri.netloc != self._shunned] or servers
+        pause_s = 0.0 if self._shunned else 0.3
         self._shunned = ""
-        return random.choice(others), 0.0
+        return min(others, key=lambda server: (server.reconnects, random.random())), pause_s
 
     async def _error(self, error: Exception) -> None:
         if not self._inbox and not self._said:  # nats-py tries for ever by itself, and says so only here
@@ -176,7 +177,7 @@ class Broker:
         return str(self._asked)
 
     async def _answered(self, msg: Msg) -> None:
-        self._heard = self.clock.monotonic()
+        self._deaf_since = 0.0
         answer = self._answers.get(msg.subject.rpartition(".")[2])
         if isinstance(answer, asyncio.Queue):
             answer.put_nowait(msg)

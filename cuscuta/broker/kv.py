@@ -70,9 +70,9 @@ class Bucket:
         prefix = len(self._subject(""))
         return [s[prefix:] for s in await subject_list(self._broker, self._stream, self._subject(key))]
 
-    async def last_revision(self) -> int:
-        """The newest revision that was ever given out; smaller than one that was seen if the bucket was made anew."""
-        return int((await self._broker.api(f"STREAM.INFO.{self._stream}"))["state"]["last_seq"])
+    async def made_at(self) -> str:
+        """When the bucket was made; another time means that it was made anew."""
+        return str((await self._broker.api(f"STREAM.INFO.{self._stream}"))["created"])
 
     async def many(self, filters: Sequence[str]) -> list[Entry]:
         """The values of several keys or filters (together at most BATCH_GET_SUBJECTS keys), read directly."""

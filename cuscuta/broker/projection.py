@@ -95,7 +95,7 @@ class Projection:
         self._places: list[tuple[datetime, str]] = []
         self._later: dict[str, set[str]] = {}  # who runs after whom
         self._queues: Counter[tuple[Priority, str]] = Counter()  # jobs that are queueing, by priority and group
-        self._revision, self._audited = 0, ""
+        self._revision, self._audited, self._made_at = 0, "", ""
         self._hint = asyncio.Event()
         self.caught_up = asyncio.Event()
 
@@ -124,7 +124,9 @@ class Projection:
     async def _audit(self) -> None:
         """Forget what is no more: jobs whose tag was removed by hand, and everything if the bucket was made anew."""
         try:
-            if await self._bucket.last_revision() < self._revision:
+            made_at = await self._bucket.made_at()
+            known, self._made_at = self._made_at or made_at, made_at
+            if known != made_at:
                 self._log.error("the bucket of tags was made anew: its jobs are gone", jobs=len(self._rows))
                 self._revision = 0
                 self.drop(set(self._rows))

@@ -10,7 +10,7 @@ from cuscuta import limits, spans, subjects
 from cuscuta.broker.connection import Broker
 from cuscuta.broker.kv import Bucket
 from cuscuta.codec import RecordError, decode, encode
-from cuscuta.errors import ResultTooLarge, TooLarge
+from cuscuta.errors import BrokerUnavailable, ResultTooLarge, TooLarge
 from cuscuta.model import ChunkResult, ItemError
 from cuscuta.spans import Span
 
@@ -28,16 +28,21 @@ class Results:
         """Store a span's results unless they are there. Too big ones are split; a single such item becomes an error.
 
         What begins where something else begins is not stored beside it: the first write wins, and of the later one
-        only what is not there yet is added. So a holder that was too slow doubles nothing.
+        only what is not there yet is added. So a holder that was too slow does not double what another has done.
         """
         value = encode(result)
         if len(value) <= self._broker.max_payload - limits.RESULT_HEADROOM_BYTES:
             try:
                 key, beside = subjects.result_key(uid, span), subjects.results_from(uid, span.start)
-                if not await self._bucket.create(key, value, beside):
-                    stored = await self.stored(uid)
-                    for gap in spans.gaps(span, stored):
-                        await self.write(uid, gap, _slice(result, span, gap))
+                if await self._bucket.create(key, value, beside):
+                    return
+                gaps = spans.gaps(span, await self.stored(uid))
+                if gaps == [span]:  # put there by hand, or on its way and not to be seen yet
+                    if await self._bucket.create(key, value):
+                        return
+                    raise BrokerUnavailable("a result that begins at the same item is being stored")
+                for gap in gaps:
+                    await self.write(uid, gap, _slice(result, span, gap))
                 return
             except TooLarge:
                 pass  # the stream takes less than the server

@@ -24,7 +24,7 @@ def doctor(client: Client, nats_monitor: str | None, as_json: bool) -> None:
     """
     found = client.call("GET", "/doctor")
     copies = next((f for f in found if f["what"] == "replication"), None)
-    found.append(_syncing(nats_monitor, alone=copies is None or copies["state"] != "good"))
+    found.append(_syncing(nats_monitor, alone=copies is None or copies["state"] == "doubtful"))
     if as_json:
         show.as_json(found)
     else:
@@ -53,6 +53,6 @@ def _syncing(url: str | None, *, alone: bool) -> dict[str, Any]:
     detail = f"every {config.get('sync_interval', 0) / 1e9:g} s"
     if not alone:
         return {"what": name, "state": "good", "detail": f"{detail}; the other copies have the rest", "fix": ""}
-    lost = f"{detail}: with one copy of each stream, a power failure loses what was accepted since"
+    lost = f"{detail}: with so few copies of each stream, a power failure loses what was accepted since"
     fix = "Set sync_interval: always in its jetstream block (deploy/nats/nats.conf), or run three servers."
     return {"what": name, "state": "doubtful", "detail": lost, "fix": fix}
