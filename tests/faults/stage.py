@@ -40,7 +40,6 @@ class Stage:
     async def __aenter__(self) -> Self:
         h = self.h
         h.nats._sync = "always"
-        h.lenient = True  # one moment goes beyond deploy/nats/users.conf, and it is not known yet which subject
         h.nats.stop()
         h.nats.start()
         await h.upstream(accounts=ACCOUNTS, latency_ms=20)
