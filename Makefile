@@ -21,7 +21,7 @@ up: .venv/installed         ## everything on this box until Ctrl-C
 	$(BIN)/cuscuta up $(ARGS)
 
 test: .venv/installed       ## the whole suite
-	$(BIN)/python -m pytest -n $(JOBS) $(TESTS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS)
 
 faults: .venv/installed     ## every fault at every moment, an hour or less; writes docs/faults.md
 	rm -rf .faults && mkdir .faults

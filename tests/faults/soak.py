@@ -5,21 +5,18 @@ import asyncio
 import json
 import random
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from cuscuta.embedded.postgres import Postgres
 from tests.faults.moments import MOMENTS
 from tests.faults.stage import ITEMS, Stage, lasts
 from tests.faults.strikes import STRIKES
 from tests.support import checks
-from tests.support.house import House
+from tests.support.alone import alone
 from tests.support.process import Proc
 from tests.support.proxy import Trip
 from tests.support.wait import until
@@ -183,16 +180,8 @@ class Soak:
 
 
 async def _main(seconds: float, seed: int) -> None:
-    with tempfile.TemporaryDirectory(prefix="cuscuta-soak-", ignore_cleanup_errors=True) as name:
-        base = Path(name)
-        base.chmod(0o755)
-        postgres = Postgres(base / "postgres", fast=True)
-        postgres.start()
-        try:
-            async with House(base / "house", postgres) as h, Stage(h) as stage:
-                await Soak(stage, seed).run(seconds, lambda line: print(line, flush=True))
-        finally:
-            postgres.stop()
+    async with alone() as h, Stage(h) as stage:
+        await Soak(stage, seed).run(seconds, lambda line: print(line, flush=True))
 
 
 def main() -> None:

@@ -4,15 +4,14 @@ import asyncio
 import json
 import time
 from contextlib import AsyncExitStack
-from typing import Any, Self
-
-import httpx
+from typing import Self
 
 from cuscuta import spans
 from cuscuta.spans import Span
 from tests.faults.moments import Part, Server
 from tests.support import checks
-from tests.support.house import ENDED, House
+from tests.support.house import House
+from tests.support.patient import Patient
 from tests.support.process import Proc
 from tests.support.proxy import Proxy
 from tests.support.wait import until
@@ -26,11 +25,11 @@ _PARTS: dict[Part, tuple[Server, ...]] = {
 }
 
 
-class Stage:
+class Stage(Patient):
     """One of each part, behind proxies; a second worker comes to help when the first is struck."""
 
     def __init__(self, h: House) -> None:
-        self.h = h
+        super().__init__(h)
         self.proxies: dict[tuple[Part, Server], Proxy] = {}
         self.parts: dict[Part, Proc] = {}
         self.helper: Proc | None = None
@@ -95,53 +94,6 @@ class Stage:
         if self.helper is not None:
             await asyncio.to_thread(self.helper.stop)
             self.helper = None
-
-    async def submit(self, target: str, **body: Any) -> str:
-        """Submit a job as a careful client does: with a key, again until it is answered."""
-        body = {"target": target, "catalogue": "songs", **body}
-
-        async def accepted() -> str:
-            try:
-                answer = await self.h.http.post("/jobs", json=body, headers={"Idempotency-Key": target})
-            except httpx.TransportError:
-                return ""
-            assert answer.status_code in (200, 202, 503), answer.text
-            return str(answer.json()["uid"]) if answer.status_code < 300 else ""
-
-        return await until(accepted, 60, f"{target} is accepted")
-
-    async def get(self, path: str, **params: Any) -> Any:
-        """An answer of the API, waited for while a part of it is away; None for 404."""
-        last: list[httpx.Response] = []
-
-        async def answered() -> bool:
-            try:
-                last[:] = [await self.h.http.get(path, params=params)]
-            except httpx.TransportError:
-                return False
-            assert last[0].status_code in (200, 404, 503), last[0].text
-            return last[0].status_code != 503
-
-        await until(answered, 60, f"{path} is answered")
-        return last[0].json() if last[0].status_code == 200 else None
-
-    async def ended(self, uid: str, timeout: float = 60) -> Any:
-        async def over() -> Any:
-            job = await self.get(f"/jobs/{uid}")
-            assert job is not None, f"the job {uid} is lost"
-            return job if job["status"] in ENDED else None
-
-        return await until(over, timeout, f"job {uid} has ended")
-
-    async def followed(self, target: str) -> str:
-        """The uid of the one job of a target, which another one's end has made."""
-
-        async def made() -> list[str]:
-            found = await self.get("/jobs", target=target)
-            return [job["uid"] for job in (found or {"jobs": []})["jobs"]]
-
-        (uid,) = await until(made, 30, f"{target} was made")  # two would be one too many
-        return uid
 
     async def losses(self, uid: str, target: str) -> tuple[int, int]:
         """Of a completed job: items that are missing or wrong, and items that are stored twice."""

@@ -179,6 +179,7 @@ class Proxy:
 
     async def _may_pass(self, pair: _Pair, size: int = 0) -> None:
         if self.delay_s or self.bytes_per_s:
+            # The fault itself, not a wait for anything: a slow link.
             await asyncio.sleep(self.delay_s + (size / self.bytes_per_s if self.bytes_per_s else 0.0))
         if pair.stalled:
             await pair.over.wait()

@@ -7,16 +7,15 @@ import asyncio
 import base64
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from cuscuta.broker.connection import NOT_FOUND
-from cuscuta.embedded.postgres import Postgres
 from cuscuta.errors import BrokerRefused
 from cuscuta.model import Essential, JobStatus, JobTag, Queue
 from cuscuta.spans import Span
 from cuscuta.uids import new_uid
+from tests.support.alone import alone
 from tests.support.house import House
 
 ITEMS = 40
@@ -80,16 +79,8 @@ async def _accepted(h: House) -> str:
 
 
 async def _main(file: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="cuscuta-record-", ignore_cleanup_errors=True) as name:
-        base = Path(name)
-        base.chmod(0o755)
-        postgres = Postgres(base / "postgres", fast=True)
-        postgres.start()
-        try:
-            async with House(base / "house", postgres) as h:
-                file.write_text(json.dumps(await record(h), indent=1) + "\n")
-        finally:
-            postgres.stop()
+    async with alone() as h:
+        file.write_text(json.dumps(await record(h), indent=1) + "\n")
 
 
 if __name__ == "__main__":
