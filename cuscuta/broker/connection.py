@@ -15,6 +15,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from cuscuta import backoff, errors, limits
+from cuscuta.broker.deafness import Deafness
 from cuscuta.clock import Clock
 from cuscuta.logs import Logger
 from cuscuta.settings import Settings
@@ -47,7 +48,6 @@ def refused(error: dict[str, Any]) -> errors.CuscutaError:
 class Broker:
     """Requests, publishes and subscriptions with our errors. `connect` waits for ever, with a log line."""
 
-    DEAF_S = 4.0  # a server that answers nothing for so long is cut off from its cluster: try another one
     REQUEST_S = 2.0  # a lost request is tried again after this; all of ours are safe to repeat [nats §10]
 
     def __init__(self, settings: Settings, clock: Clock, log: Logger, name: str) -> None:
@@ -56,7 +56,7 @@ class Broker:
         self.connected = asyncio.Event()
         self._closing = self._said = False
         self._inbox, self._asked = "", 0
-        self._deaf_since, self._shunned = 0.0, ""
+        self._deafness, self._shunned = Deafness(), ""
         self._answers: dict[str, asyncio.Future[Msg] | asyncio.Queue[Msg]] = {}
 
     async def connect(self) -> None:
@@ -95,7 +95,7 @@ class Broker:
                 await self.clock.sleep(0.5)
         self._inbox = self.nc.new_inbox()
         await self.nc.subscribe(f"{self._inbox}.*", cb=self._answered)
-        self._deaf_since = 0.0
+        self._deafness.forget()
         self.connected.set()
 
     async def _lost(self) -> None:
@@ -105,19 +105,18 @@ class Broker:
 
     async def _back(self) -> None:
         self._log.info("NATS is back")
-        self._deaf_since = 0.0
+        self._deafness.forget()
         self.connected.set()
 
-    async def _unanswered(self) -> None:
-        """A request was not answered. A node in the minority of its cluster keeps its clients and serves nobody."""
-        now = self.clock.monotonic()
-        self._deaf_since = self._deaf_since or now - self.REQUEST_S  # it was sent before it was given up
-        if now - self._deaf_since < self.DEAF_S or len(self.nc.servers) < 2 or not self.nc.is_connected:
+    async def _unanswered(self, subject: str, asked: float) -> None:
+        """A request was not answered: after some time of that, try another server if there is one."""
+        if len(self.nc.servers) < 2 or not self.nc.is_connected:
             return
-        self._deaf_since = 0.0
-        self._shunned = self.nc.connected_url.netloc if self.nc.connected_url else ""
-        self._log.warning("this NATS server answers nothing, trying another", url=self._shunned.rpartition("@")[2])
-        await self.nc.force_reconnect()
+        if self._deafness.unanswered(subject, asked, self.clock.monotonic()):
+            self._shunned = self.nc.connected_url.netloc if self.nc.connected_url else ""
+            url = self._shunned.rpartition("@")[2]
+            self._log.warning("this NATS server leaves requests unanswered, trying another", url=url)
+            await self.nc.force_reconnect()
 
     def _elsewhere(self, servers: list[Any], _: Any) -> tuple[Any, float]:
         """Which server to try next, and in how many seconds: whichever failed least, and none that is shunned."""
@@ -156,20 +155,21 @@ class Broker:
         """
         if self.nc.pending_data_size > limits.OUTPUT_BYTES:
             raise errors.BrokerUnavailable("the output buffer is full: NATS takes nothing at the moment")
-        token = self._token()
+        token, asked = self._token(), self.clock.monotonic()
         answer = self._answers[token] = asyncio.get_running_loop().create_future()
         try:
             with translated(f"request {subject[:40]}"):
                 async with asyncio.timeout(timeout):
                     await self.nc.publish(subject, payload, reply=f"{self._inbox}.{token}", headers=headers)
                     msg: Msg = await answer
+                if msg.headers and msg.headers.get("Status") == "503":
+                    raise errors.BrokerUnavailable(f"request {subject[:40]}: nobody answers")
         except errors.BrokerUnavailable:
-            await self._unanswered()
+            await self._unanswered(subject, asked)
             raise
         finally:
             del self._answers[token]
-        if msg.headers and msg.headers.get("Status") == "503":
-            raise errors.BrokerUnavailable(f"request {subject[:40]}: nobody answers")
+        self._deafness.answered(subject)
         return msg
 
     def _token(self) -> str:
@@ -177,7 +177,6 @@ class Broker:
         return str(self._asked)
 
     async def _answered(self, msg: Msg) -> None:
-        self._deaf_since = 0.0
         answer = self._answers.get(msg.subject.rpartition(".")[2])
         if isinstance(answer, asyncio.Queue):
             answer.put_nowait(msg)
@@ -234,21 +233,26 @@ class Broker:
         """A direct batch get: the messages it finds, as they come. Raises BrokerUnavailable."""
         if not self.nc.is_connected:
             raise errors.BrokerUnavailable("batch get: not connected")
-        token = self._token()
+        token, asked, subject = self._token(), self.clock.monotonic(), f"$JS.API.DIRECT.GET.{stream}"
         answers = self._answers[token] = asyncio.Queue()
         try:
             with translated("batch get"):
-                subject, inbox = f"$JS.API.DIRECT.GET.{stream}", f"{self._inbox}.{token}"
+                inbox = f"{self._inbox}.{token}"
                 await self.nc.publish(subject, msgspec.json.encode(body), reply=inbox)
                 while True:
                     async with asyncio.timeout(self.REQUEST_S):
                         msg = await answers.get()
+                    if (msg.headers or {}).get("Status") != "503":
+                        self._deafness.answered(subject)
                     status = (msg.headers or {}).get("Status")
                     if status in ("204", "404"):
                         return
                     if status is not None:
                         raise errors.BrokerUnavailable(f"batch get: status {status}")
                     yield msg
+        except errors.BrokerUnavailable:
+            await self._unanswered(subject, asked)
+            raise
         finally:
             del self._answers[token]
 
