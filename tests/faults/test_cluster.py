@@ -130,8 +130,8 @@ _FAULTS = {
 
 
 # In the suite the first one; `make faults` runs all. The other two fail in about one run of three, which is a fault of
-# ours and not yet found: after the leader moved, a job stood still for 90 s, or a gift was stored beside what it was cut
-# out of.
+# ours and not yet found: after the leader moved, a job stood still for 90 s, or a gift was stored beside what it was
+# cut out of.
 FAULTS = list(_FAULTS) if os.environ.get("CUSCUTA_FAULTS") == "all" else list(_FAULTS)[:1]
 
 
