@@ -102,6 +102,12 @@ def split(span: Span, parts: int) -> list[Span]:
     return [Span(a, b) for a, b in pairwise(cuts) if b > a]
 
 
+def cut(span: Span, at: Iterable[int]) -> list[Span]:
+    """The span cut at those places that lie inside of it."""
+    edges = [span.start, *sorted(c for c in set(at) if span.start < c < span.stop), span.stop]
+    return [Span(a, b) for a, b in pairwise(edges)]
+
+
 class Policy(StrEnum):
     """How a job is divided. `window` and `single` exist to be measured beside `chunk`."""
 

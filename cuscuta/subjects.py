@@ -226,6 +226,11 @@ def results_from(uid: str, start: int) -> str:
     return f"{uid}.{start}.*"
 
 
+def claim_key(uid: str, start: int) -> str:
+    """The key of a claim on what begins at an item: a result without items, which `results_from` finds."""
+    return f"{uid}.{start}.{start}"
+
+
 def parse_result(key: str) -> tuple[str, Span]:
     """(uid, span) of a result's key."""
     uid, start, stop = key.split(".")

@@ -6,6 +6,7 @@ Nothing here decides what an error means: `cuscuta.errors` says it by type, and 
 import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -18,7 +19,7 @@ from cuscuta.db.leases import Return
 from cuscuta.errors import CuscutaError, Verdict, verdict_of
 from cuscuta.model import Item, ItemError, JobStatus
 from cuscuta.spans import Span
-from worker import balance, choice, pieces, window
+from worker import balance, choice, gaps, pieces, window
 from worker.account import Account, Cut, LeaseLost
 from worker.ending import settle_if_done
 from worker.failures import where
@@ -42,8 +43,9 @@ class ChunkRun:
         self._kit, self._account, self._job, self._held, self._todo = kit, account, job, held, todo
         self._span = pieces.whole(held)
         self._trust = Trust([piece.hold for piece in held], kit.bus.clock)
-        self._shared = kit.upstream.capacity.targets_per_poll > 1
-        self._shelf = Shelf(kit, job.uid, account.lease.account, self._trusted, shared=self._shared)
+        cuts = partial(gaps.cuts, kit, job, held, kit.bus.clock.monotonic())
+        lacks = partial(gaps.missing, kit, [piece.name for piece in held])
+        self._shelf = Shelf(kit, job.uid, account.lease.account, self._trusted, lacks, cuts, shared=kit.shared)
         self._shelf.begin(todo[0].start if todo else self._span.stop)
         self._gifts = Gifts(kit, account, held, todo, self._shelf, self._trust)
         self._answered_at = 0.0
@@ -126,7 +128,7 @@ class ChunkRun:
 
     async def _board(self) -> None:
         """Take along what other jobs want of the items not begun; again when a job has joined since."""
-        if self._shared:
+        if self._kit.shared:
             self._joined = self._kit.jobs.joined
             seat = self._kit, self._account, self._job
             self._riders = await board(*seat, self._gifts.unbegun(), self._trust, self._riders, first=self._first)
@@ -161,7 +163,7 @@ class ChunkRun:
 
     async def _values(self, index: int, item: Item) -> tuple[Answer, Sequence[tuple[Rider, object]]]:
         """The job's own value, and those of the riders that want theirs."""
-        if not self._shared:
+        if not self._kit.shared:
             return self._raw(await self._account.poll(self._target, item)), ()
         riding = [rider for rider in self._riders if rider.takes(index)]
         targets = [self._target, *(rider.target for rider in riding)]
@@ -188,7 +190,7 @@ class ChunkRun:
         await self._shelf.add(answer)
         for rider, value in others:
             await rider.take(index, value)
-        if self._shared and self._joined != self._kit.jobs.joined:
+        if self._kit.shared and self._joined != self._kit.jobs.joined:
             await self._board()
 
     async def _patiently(self, call: Callable[[], Awaitable[AnswerT]]) -> AnswerT:

@@ -96,13 +96,14 @@ class Gifts:
             if not given.size:
                 return 0
             self._stop = given.start
-            await self._shelf.flush()
             published = 0
-            for part in reversed(self._by_piece(spans.split(given, gift.parts))):
-                if not await self._publish(*part, fresh=self._fresh):
-                    self._stop = part[0].stop  # this part and what lies before it is ours after all
-                    break
-                published += 1
+            parts = self._by_piece(spans.split(given, gift.parts))
+            async with self._shelf.giving([part for part, _ in parts]) as heard:
+                for part in reversed(parts):
+                    if not heard or not await self._publish(*part, fresh=self._fresh):
+                        self._stop = part[0].stop  # this part and what lies before it is ours after all
+                        break
+                    published += 1
             return published
 
     def _by_piece(self, parts: list[Span]) -> list[tuple[Span, Piece]]:
@@ -118,13 +119,19 @@ class Gifts:
             self._twice.add(index)
             self._shelf.alone(index)
             await self._shelf.flush()  # what waits behind a stuck item would keep the job from its end
-            return all([await self._publish(*part, fresh=False) for part in self._by_piece([Span(index, index + 1)])])
+            (part,) = self._by_piece([Span(index, index + 1)])
+            async with self._shelf.giving([part[0]]) as heard:
+                return heard and await self._publish(*part, fresh=False)
 
     async def _publish(self, part: Span, piece: Piece, *, fresh: bool) -> bool:
-        """Publish a part of a chunk in hand; whether it stands in the queue. Tried again for as long as we hold it."""
+        """Publish a part of a chunk in hand; whether it stands, or may stand, in the queue.
+
+        Tried again for as long as we hold the chunk. If it never stood there, it is a gap that settling finds.
+        """
         name = ChunkName(self.uid, part, piece.name.n + 1 if part == piece.name.span else 1)
         body = ChunkBody(self.uid, piece.body.catalogue, piece.body.target, piece.attempts, fresh, gift=True)
         traceparent = piece.hold.delivery.headers.get("traceparent")
+        maybe = False
         while self._trust.holds():
             try:
                 await self._kit.bus.work.put(
@@ -132,8 +139,10 @@ class Gifts:
                 )
                 return True
             except BrokerUnavailable:
-                await self._kit.bus.clock.sleep(0.2)
+                maybe = True  # only the answer may be lost
             except BrokerRefused as error:
-                self._kit.log.debug("nothing was given away", uid=self.uid, span=str(part), cause=str(error))
-                break
-        return False
+                self._kit.log.debug("a gift was refused", uid=self.uid, span=str(part), cause=str(error))
+                if not maybe:
+                    return False
+            await self._kit.bus.clock.sleep(0.2)
+        return maybe

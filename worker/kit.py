@@ -31,3 +31,8 @@ class Kit:
     finisher: Finisher
     tail: Tail
     halt: asyncio.Event
+
+    @property
+    def shared(self) -> bool:
+        """Whether one poll can answer for several jobs."""
+        return self.upstream.capacity.targets_per_poll > 1

@@ -8,6 +8,7 @@ other job's chunk is simply pulled later. Where two hold the same item after all
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -160,7 +161,8 @@ async def board(
             other.no_rides_until = kit.bus.clock.monotonic() + _FORGIVEN_S  # its own run will judge it
             continue
         keep.add(other.uid)
-        shelf = Shelf(kit, other.uid, account.lease.account, _trusted(trust, other), shared=True)
+        missing = partial(kit.bus.results.missing, other.uid)
+        shelf = Shelf(kit, other.uid, account.lease.account, _trusted(trust, other), missing, shared=True)
         riders.append(Rider(kit, account, other, target, shelf, taken, chunks))
     return riders
 

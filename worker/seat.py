@@ -4,21 +4,20 @@ import asyncio
 import contextlib
 from functools import partial
 
-from cuscuta import spans, subjects
+from cuscuta import subjects
 from cuscuta.broker import Delivery, Puller
 from cuscuta.broker.pull import Pulled
 from cuscuta.clock import wait_for_event
 from cuscuta.codec import RecordError
 from cuscuta.db import Lease
 from cuscuta.db.leases import Return
-from cuscuta.errors import BrokerUnavailable, CuscutaError
+from cuscuta.errors import CuscutaError
 from cuscuta.model import decode_chunk
-from cuscuta.spans import Span
-from worker import balance, choice, pieces
+from worker import balance, choice, gaps, pieces
 from worker.account import HALT_GRACE_S, Account
 from worker.chunk import ChunkRun
 from worker.ending import settle_if_done
-from worker.gaps import unclaimed
+from worker.gaps import Stored
 from worker.handback import bury_malformed, put_back
 from worker.jobs import DRY_S, Job
 from worker.kit import Kit
@@ -26,8 +25,6 @@ from worker.pieces import Piece
 from worker.rides import LEFT_ALONE_S, rides_along
 
 LONG_PULL_S = 2.0  # how long an idle seat waits at one job before it looks at all of them again
-Stored = dict[str, list[Span]]  # by uid, disjoint and in order
-
 GONE_S = 0.5  # how long a job whose consumer did not answer is left alone
 
 
@@ -39,7 +36,6 @@ class Seat:
         self._puller = Puller(kit.bus.broker, self._stray)
         self.account: Account | None = None
         self.doing = "idle"
-        self._shared = kit.upstream.capacity.targets_per_poll > 1
         self._back: dict[str, float] = {}  # by uid, since when this seat stands back
         # A hold is trusted from the beginning of its pull on, so a pull must be short beside ack-wait.
         self._patience_s = min(LONG_PULL_S, kit.settings.ack_wait_s / 5)
@@ -119,8 +115,8 @@ class Seat:
         return Return(account.rate)
 
     async def _work_all(self, account: Account, held: list[Piece]) -> Return | None:
-        stored = await self._stored(held)
-        waiting = pieces.stretches(held, partial(self._fresh, stored))
+        stored = await gaps.stored(self._kit, held)
+        waiting = pieces.stretches(held, partial(gaps.fresh, self._kit, stored))
         while waiting:
             how = await self._work(account, waiting.pop(0), stored)
             if how is None and not self._kit.halt.is_set():
@@ -143,7 +139,7 @@ class Seat:
         for job in choice.worth_asking(kit.jobs.in_turn(), clock.monotonic()):
             if self._stands_back(account, job):
                 continue
-            if self._shared and await rides_along(kit, job):
+            if self._kit.shared and await rides_along(kit, job):
                 continue
             chunk_s = job.chunk_s or choice.chunk_s(job.active, job.left, account.item_s)
             async with job.pulling:
@@ -170,11 +166,11 @@ class Seat:
         waiting = [
             job
             for job in waiting
-            if not self._stands_back(account, job) and not (self._shared and await rides_along(kit, job))
+            if not self._stands_back(account, job) and not (self._kit.shared and await rides_along(kit, job))
         ]
         if not waiting:
             await wait_for_event(
-                changed, min(account.item_s or LONG_PULL_S, LEFT_ALONE_S if self._shared else LONG_PULL_S)
+                changed, min(account.item_s or LONG_PULL_S, LEFT_ALONE_S if self._kit.shared else LONG_PULL_S)
             )
             return nothing
         job = waiting[self._index % len(waiting)]
@@ -231,7 +227,7 @@ class Seat:
         began = clock.monotonic()
         kit.jobs.shares.began(job.active.group)
         try:
-            how = await ChunkRun(kit, account, job, stretch, await self._todo(stretch, stored)).run()
+            how = await ChunkRun(kit, account, job, stretch, await gaps.todo(kit, stretch, stored)).run()
         except BaseException:
             for piece in stretch:
                 kit.holds.drop(piece.hold)  # cancelled, or a fault of ours: redelivered after ack-wait
@@ -241,41 +237,6 @@ class Seat:
             kit.jobs.shares.ended(job.active.group, clock.monotonic() - began)
         job.chunk_s = choice.smooth(job.chunk_s, (clock.monotonic() - began) / len(stretch))
         return how
-
-    async def _stored(self, held: list[Piece]) -> Stored:
-        """What is stored of the chunks just pulled, as far as one cheap read tells.
-
-        A single chunk's own result, or its first flush, begins where the chunk does, so one direct read finds it.
-        Several quick chunks, and gifts, may lie inside of results that begin elsewhere: their job's are listed.
-        If the read fails, all of them count as stored, and are looked at one by one.
-        """
-        found: Stored = {}
-        for uid in {piece.name.uid for piece in held}:
-            mine = [piece for piece in held if piece.name.uid == uid]
-            spans_of = [piece.name.span for piece in mine]
-            results = self._kit.bus.results
-            try:
-                single = len(mine) == 1 and not (mine[0].body.gift or self._shared)
-                listed = await (results.starts(uid, [spans_of[0].start]) if single else results.stored(uid))
-                found[uid] = spans.union(listed)
-            except BrokerUnavailable:
-                found[uid] = spans.union(spans_of)
-        return found
-
-    def _fresh(self, stored: Stored, piece: Piece) -> bool:
-        job = self._kit.jobs.get(piece.name.uid)
-        return (
-            job is not None
-            and piece.fresh
-            and job.active.fresh
-            and not spans.meets(stored[piece.name.uid], piece.name.span)
-        )
-
-    async def _todo(self, stretch: list[Piece], stored: Stored) -> list[Span]:
-        """What of a stretch is left to do; whatever is not fresh has its job's queue and results listed."""
-        if self._fresh(stored, stretch[0]):
-            return [pieces.whole(stretch)]
-        return [gap for piece in stretch for gap in await unclaimed(self._kit, piece.name)]
 
     def _stray(self, delivery: Delivery) -> None:
         """A message for a pull that was left: back with it, somebody idle is quicker."""

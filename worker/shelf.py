@@ -1,12 +1,14 @@
 """Answers for one job on their way into the store: gathered in order, written in spans, each write awaited once."""
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import msgspec
 
-from cuscuta import backoff
+from cuscuta import backoff, spans
+from cuscuta.broker.results import sliced
 from cuscuta.clock import wait_for_event
 from cuscuta.errors import BrokerRefused, BrokerUnavailable
 from cuscuta.model import ChunkResult, ItemError
@@ -19,14 +21,33 @@ _NULL = msgspec.Raw(b"null")
 Answer = msgspec.Raw | ItemError
 
 
-class Shelf:
-    """One job's answers. `trusted` says whether they may still be written.
+Missing = Callable[[Span], Awaitable[list[Span]]]
 
-    `shared`: somebody else may be storing items of the same span, so only what is not there yet is written.
+
+class Shelf:
+    """One job's answers. `trusted` says whether they may still be written, `missing` what of a span is to be stored,
+    and `cuts` where a result must begin.
+
+    `shared`: somebody else may be storing items of the same span, so only what is missing is written. So it is from
+    the moment on when somebody else turns out to have begun where we go on.
     """
 
-    def __init__(self, kit: Kit, uid: str, account: int, trusted: Callable[[], bool], *, shared: bool = False) -> None:
+    def __init__(
+        self,
+        kit: Kit,
+        uid: str,
+        account: int,
+        trusted: Callable[[], bool],
+        missing: Missing,
+        cuts: Callable[[], Sequence[int]] = tuple,
+        *,
+        shared: bool = False,
+    ) -> None:
         self._kit, self.uid, self._account, self._trusted, self._shared = kit, uid, account, trusted, shared
+        self._missing, self._cuts = missing, cuts
+        self._going_on = asyncio.Lock()  # the place where we go on moves with every flush
+        self._claims: dict[int, int] = {}  # revisions by first item
+        self._given: list[Span] = []
         self.cursor = self._start = 0
         self._values: list[msgspec.Raw] = []
         self._errors: dict[str, ItemError] = {}
@@ -67,20 +88,47 @@ class Shelf:
 
     async def flush(self) -> None:
         """Send what is gathered on its way."""
-        self._flushed_at = self._kit.bus.clock.monotonic()
-        if not self._values:
-            return
-        span = Span(self._start, self._start + len(self._values))
-        result = ChunkResult(self._values, self._kit.bus.clock.wall(), self._kit.name, self._account, self._errors)
-        self._start, self._values, self._errors, self._bytes = span.stop, [], {}, 0
-        self._writes.append(await self._kit.finisher.start(self.uid, self._write(span, result)))
+        async with self._going_on:
+            self._flushed_at = self._kit.bus.clock.monotonic()
+            if not self._values:
+                return
+            span = Span(self._start, self._start + len(self._values))
+            result = ChunkResult(self._values, self._kit.bus.clock.wall(), self._kit.name, self._account, self._errors)
+            self._start, self._values, self._errors, self._bytes = span.stop, [], {}, 0
+            for part in spans.cut(span, self._cuts()):
+                work = self._write(part, sliced(result, span, part))
+                self._writes.append(await self._kit.finisher.start(self.uid, work))
+
+    @contextlib.asynccontextmanager
+    async def giving(self, parts: Sequence[Span]) -> AsyncIterator[bool]:
+        """Nothing is flushed inside; whether everybody who begins where we go on will notice what we give away.
+
+        Only then may others be let in behind that place: else a third, who knows of neither us nor them, could store
+        all of it as one.
+        """
+        async with self._going_on:
+            ours = await self.stored() and not self._shared
+            if ours:
+                at, self._given = self._start, [*self._given, *parts]
+                try:
+                    self._claims[at] = await self._kit.bus.results.claim(
+                        self.uid, at, self._given, self._claims.get(at, 0)
+                    )
+                except (BrokerUnavailable, BrokerRefused):
+                    self._shared = True  # only the answer may be lost
+                else:
+                    self._shared = not self._claims[at]
+            yield ours and not self._shared
 
     async def _write(self, span: Span, result: ChunkResult) -> bool:
         """Store results for as long as they are ours to store; whether they are stored."""
         broker, results, tries = self._kit.bus.broker, self._kit.bus.results, 0
         while self._trusted():
             try:
-                await (results.fill if self._shared else results.write)(self.uid, span, result)
+                if not self._shared:
+                    self._shared = not await results.write(self.uid, span, result, self._claims.get(span.start, 0))
+                if self._shared:
+                    await results.fill(self.uid, span, result, self._missing)
                 return True
             except BrokerUnavailable:
                 tries += 1

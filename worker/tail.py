@@ -124,6 +124,11 @@ class Tail:
             if wait_s > 0:
                 await wait_for_event(self._poked, wait_s)
 
+    def typical_s(self, job: Job) -> float | None:
+        """How long an item takes a usual seat, as far as this process can tell."""
+        fleet = self.fleet_per_s(job)
+        return job.active.seats / fleet if fleet else None
+
     async def _look(self, uid: str) -> float | None:
         """Share a job's work with those who wait for it; seconds until it is worth looking again, None if it is not."""
         job = self._jobs.get(uid)
@@ -134,8 +139,7 @@ class Tail:
         waiting -= pending
         if waiting <= 0:
             return None if not pending else _AGAIN_S
-        fleet = self.fleet_per_s(job)
-        typical_s = job.active.seats / fleet if fleet else 1.0
+        typical_s = self.typical_s(job) or 1.0
         if self._settings.donation:
             now = self._bus.clock.monotonic()
             gifts = balance.share_out([run.load(now, typical_s) for run in runs], waiting, typical_s)

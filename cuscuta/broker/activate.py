@@ -40,6 +40,8 @@ async def activate(bus: Bus, waiting: Waiting, seats: int, known: Known | None =
     except CatalogueMissing as error:
         await close(bus, uid, JobStatus.FAILED, [Failure("CatalogueMissing", str(error), bus.clock.wall())])
         return False
+    if tag.status is JobStatus.PENDING:  # a consumer made anew delivers its chunks as if for the first time
+        await _tell(bus, known.tag, fresh=False)
     first = False
 
     def fix_seats(tag: JobTag) -> bool:

@@ -55,6 +55,7 @@ class Broker:
         self.nc = Client()
         self.connected = asyncio.Event()
         self._closing = self._said = False
+        self._connected_at = 0.0
         self._inbox, self._asked = "", 0
         self._deafness, self._shunned = Deafness(), ""
         self._answers: dict[str, asyncio.Future[Msg] | asyncio.Queue[Msg]] = {}
@@ -91,12 +92,11 @@ class Broker:
             except (nats.errors.Error, OSError, TimeoutError) as error:
                 tries += 1
                 if tries in (1, 10) or tries % 60 == 0:
-                    self._log.warning("waiting for NATS", url=_public(s.nats_url), cause=type(error).__name__)
+                    self._log.warning("waiting for NATS", url=_public(s.nats_url), cause=_cause(error))
                 await self.clock.sleep(0.5)
         self._inbox = self.nc.new_inbox()
         await self.nc.subscribe(f"{self._inbox}.*", cb=self._answered)
-        self._deafness.forget()
-        self.connected.set()
+        self._connect()
 
     async def _lost(self) -> None:
         if self.connected.is_set() and not self._closing:
@@ -105,8 +105,17 @@ class Broker:
 
     async def _back(self) -> None:
         self._log.info("NATS is back")
+        self._connect()
+
+    def _connect(self) -> None:
         self._deafness.forget()
+        self._connected_at = self.clock.monotonic()
         self.connected.set()
+
+    @property
+    def connected_s(self) -> float:
+        """For how long the connection has stood without a break, in seconds; 0 while it does not."""
+        return self.clock.monotonic() - self._connected_at if self.connected.is_set() else 0.0
 
     async def _unanswered(self, subject: str, asked: float) -> None:
         """A request was not answered: after some time of that, try another server if there is one."""
@@ -128,8 +137,8 @@ class Broker:
     async def _error(self, error: Exception) -> None:
         if not self._inbox and not self._said:  # nats-py tries for ever by itself, and says so only here
             self._said = True
-            self._log.warning("waiting for NATS", url=_public(self._settings.nats_url), cause=type(error).__name__)
-        self._log.debug("nats client", cause=str(error) or type(error).__name__)
+            self._log.warning("waiting for NATS", url=_public(self._settings.nats_url), cause=_cause(error))
+        self._log.debug("nats client", cause=_cause(error))
 
     async def close(self) -> None:
         """Send what is buffered, then disconnect; bounded."""
@@ -203,7 +212,7 @@ class Broker:
         try:
             await self.nc.publish(subject, payload, reply=reply)
         except (nats.errors.Error, TimeoutError, OSError) as error:
-            self._log.debug("not sent", subject=subject[:40], cause=str(error) or type(error).__name__)
+            self._log.debug("not sent", subject=subject[:40], cause=_cause(error))
 
     async def insist(self, what: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """Do something that is safe to repeat until NATS answers, for ever. Refusals are raised."""
@@ -255,6 +264,11 @@ class Broker:
             raise
         finally:
             del self._answers[token]
+
+
+def _cause(error: BaseException) -> str:
+    """What nats-py says, which tells a wrong password from a server that is not there."""
+    return _public(str(error)).removeprefix("nats: ") or type(error).__name__
 
 
 def _public(urls: str) -> str:

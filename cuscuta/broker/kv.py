@@ -34,7 +34,7 @@ class Bucket:
         return subjects.kv_subject(self.name, key)
 
     async def get(self, key: str) -> Entry | None:
-        """The value from the leader, None if there is none."""
+        """The value from the leader, None if there is none; of a filter, what was written last."""
         try:
             answer = await self._broker.api(f"STREAM.MSG.GET.{self._stream}", {"last_by_subj": self._subject(key)})
         except BrokerRefused as error:
@@ -42,11 +42,12 @@ class Bucket:
                 return None
             raise
         message = answer["message"]
-        return Entry(key, base64.b64decode(message.get("data", "")), int(message["seq"]))
+        found = message["subject"].removeprefix(self._subject(""))
+        return Entry(found, base64.b64decode(message.get("data", "")), int(message["seq"]))
 
-    async def create(self, key: str, value: bytes, beside: str = "") -> int:
-        """Store a value unless the key, or any of the filter `beside`, has one; its revision, 0 if there is one."""
-        only_if = {_EXPECT: "0", **({_EXPECT_OF: self._subject(beside)} if beside else {})}
+    async def create(self, key: str, value: bytes, beside: str = "", revision: int = 0) -> int:
+        """Store a value if `revision` is the last one of the key, or of the filter `beside`; its revision, else 0."""
+        only_if = {_EXPECT: str(revision), **({_EXPECT_OF: self._subject(beside)} if beside else {})}
         try:
             return await self._broker.publish(self._subject(key), value, only_if)
         except Conflict:

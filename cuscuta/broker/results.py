@@ -1,8 +1,15 @@
-"""Results: created, never overwritten; what is stored is known from the keys alone."""
+"""Results: created, never overwritten; what is stored is known from the keys alone.
+
+Nobody overwrites, and nobody stores an item beside another: what is written begins where nothing begins yet, which
+NATS itself makes sure of. Two who work on the same items by mistake (NATS forgot that it had delivered them, or one is
+very late) therefore meet at the first item that neither has stored. The later one learns of it, and from then on adds
+only what is missing. Whoever lets others begin inside of what is his first claims the place where he will go on, and
+writes into the claim what he gives away, so that a third who knows nothing of them is met there as well.
+"""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
@@ -10,7 +17,7 @@ from cuscuta import limits, spans, subjects
 from cuscuta.broker.connection import Broker
 from cuscuta.broker.kv import Bucket
 from cuscuta.codec import RecordError, decode, encode
-from cuscuta.errors import BrokerUnavailable, ResultTooLarge, TooLarge
+from cuscuta.errors import ResultTooLarge, TooLarge
 from cuscuta.model import ChunkResult, ItemError
 from cuscuta.spans import Span
 
@@ -24,47 +31,60 @@ class Results:
     def __init__(self, broker: Broker, bucket: Bucket) -> None:
         self._broker, self._bucket = broker, bucket
 
-    async def write(self, uid: str, span: Span, result: ChunkResult) -> None:
-        """Store a span's results unless they are there. Too big ones are split; a single such item becomes an error.
+    async def claim(self, uid: str, start: int, given: Sequence[Span], revision: int = 0) -> int:
+        """Claim the place where one will go on, and say what behind it is given away: the claim's revision.
 
-        What begins where something else begins is not stored beside it: the first write wins, and of the later one
-        only what is not there yet is added. So a holder that was too slow does not double what another has done.
+        0 if somebody else begins there; with a revision, if the claim is not ours any more.
+        """
+        key, beside = subjects.claim_key(uid, start), subjects.results_from(uid, start)
+        return await self._bucket.create(key, encode(given), beside, revision)
+
+    async def write(self, uid: str, span: Span, result: ChunkResult, claim: int = 0) -> bool:
+        """Store a span's results; False, and not all of them are, if somebody else begins at the same item.
+
+        Too big ones are split; a single item that is too big becomes an error.
         """
         value = encode(result)
         if len(value) <= self._broker.max_payload - limits.RESULT_HEADROOM_BYTES:
-            try:
+            with contextlib.suppress(TooLarge):  # the stream takes less than the server
                 key, beside = subjects.result_key(uid, span), subjects.results_from(uid, span.start)
-                if await self._bucket.create(key, value, beside):
-                    return
-                gaps = spans.gaps(span, await self.stored(uid))
-                if gaps == [span]:  # put there by hand, or on its way and not to be seen yet
-                    if await self._bucket.create(key, value):
-                        return
-                    raise BrokerUnavailable("a result that begins at the same item is being stored")
-                for gap in gaps:
-                    await self.write(uid, gap, _slice(result, span, gap))
-                return
-            except TooLarge:
-                pass  # the stream takes less than the server
+                return await self._bucket.create(key, value, beside, claim) > 0
         if span.size == 1:
-            await self.write(uid, span, _refused(span, result, len(value)))
-            return
-        for part in spans.split(span, 2):
-            await self.write(uid, part, _slice(result, span, part))
+            return await self.write(uid, span, _refused(span, result, len(value)), claim)
+        first, second = spans.split(span, 2)
+        return await self.write(uid, first, sliced(result, span, first), claim) and await self.write(
+            uid, second, sliced(result, span, second)
+        )
 
-    async def fill(self, uid: str, span: Span, result: ChunkResult) -> None:
-        """Store what of a span is not stored yet, where others may be storing parts of it too."""
-        for gap in spans.gaps(span, await self.stored(uid)):
-            await self.write(uid, gap, _slice(result, span, gap))
+    async def fill(
+        self, uid: str, span: Span, result: ChunkResult, missing: Callable[[Span], Awaitable[list[Span]]]
+    ) -> None:
+        """Store what of a span is missing, where others may be storing parts of it at the same time.
+
+        What somebody else has given away counts as done: it stands in the queue, or will, or is a gap to settling.
+        """
+        given: list[Span] = []
+        while gaps := [part for gap in await missing(span) for part in spans.gaps(gap, given)]:
+            found = await self._bucket.get(subjects.results_from(uid, gaps[0].start))
+            if found and _spans([found.key]):
+                continue  # stored after the look at what is missing
+            told = [part for part in _given(found.value) if part not in given] if found else []
+            if told:
+                given += told
+                continue
+            await self.write(uid, gaps[0], sliced(result, span, gaps[0]), found.revision if found else 0)
 
     async def stored(self, uid: str) -> list[Span]:
         """The spans that have results, from the leader, as they were written."""
         return _spans(await self._bucket.keys(subjects.results_of(uid)))
 
-    async def starts(self, uid: str, starts: Sequence[int]) -> list[Span]:
-        """Stored spans that begin at one of these items; one cheap direct read for a whole pull."""
-        found = await self._bucket.many([subjects.results_from(uid, start) for start in starts])
-        return _spans(entry.key for entry in found)
+    async def missing(self, uid: str, span: Span) -> list[Span]:
+        """What of a span is not stored."""
+        return spans.gaps(span, await self.stored(uid))
+
+    async def begun(self, uid: str, start: int) -> bool:
+        """Whether something stored, or a claim, begins at an item; one cheap direct read."""
+        return bool(await self._bucket.many([subjects.results_from(uid, start)]))
 
     async def given_up(self, uid: str) -> list[Span]:
         """The spans that were given up, from the leader."""
@@ -95,7 +115,7 @@ class Results:
                 value = entries.get(span)
                 if not part.size or value is None:
                     continue
-                yield part, _slice(value, span, part)
+                yield part, sliced(value, span, part)
                 cursor = part.stop
 
     async def _get(self, uid: str, group: Sequence[Span]) -> dict[Span, ChunkResult]:
@@ -137,7 +157,15 @@ def _spans(keys: Iterable[str]) -> list[Span]:
     return found
 
 
-def _slice(result: ChunkResult, span: Span, part: Span) -> ChunkResult:
+def _given(claim: bytes) -> list[Span]:
+    """What a claim says; nothing if it was put there by hand."""
+    with contextlib.suppress(RecordError):
+        return decode(claim, list[Span])
+    return []
+
+
+def sliced(result: ChunkResult, span: Span, part: Span) -> ChunkResult:
+    """What a span's results say of a part of it."""
     if part == span:
         return result
     return ChunkResult(

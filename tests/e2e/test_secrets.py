@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import msgspec
@@ -59,17 +60,18 @@ async def sink() -> AsyncIterator[tuple[str, list[tuple[str, bytes]]]]:
 
 async def test_no_secret_is_in_anything_that_is_emitted(folder: Path, postgres: Postgres) -> None:
     async with sink() as (url, taken):
-        h = House(folder, postgres, nats_user="cuscuta", nats_password=NATS_PASSWORD)
+        login: dict[str, Any] = {"nats_user": "cuscuta", "nats_password": NATS_PASSWORD}
+        h = House(folder, postgres, **login)
         user = f'authorization {{ user: "cuscuta", password: "{NATS_PASSWORD}" }}'
         h.nats = Nats(folder / "nats", extra=user)
         h.otel = {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_BSP_SCHEDULE_DELAY": "200"}
         async with h:
-            await h.entry(webhook_secrets=WEBHOOK_SECRET, webhook_allow_private="true")
-            await h.reaper()
+            await h.entry(webhook_secrets=WEBHOOK_SECRET, webhook_allow_private="true", **login)
+            await h.reaper(**login)
             wrong = [{"email": f"wrong-{n}@x", "password": WRONG} for n in range(2)]
             await h.call("POST", "/accounts", json=[{"email": "right@x", "password": PASSWORD}, *wrong])
             await h.catalogue(12)
-            worker = await h.worker(upstream="tests.support.adapters:Tells", seats="3", max_attempts="2")
+            worker = await h.worker(upstream="tests.support.adapters:Tells", seats="3", max_attempts="2", **login)
             hook = f"{url}/hook?key={HOOK}"
             uids = [await h.submit(target, webhook=hook, key=None) for target in ("player 1", "nobody", "player 2")]
             jobs = [await h.ended(uid) for uid in uids]

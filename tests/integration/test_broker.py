@@ -194,7 +194,7 @@ async def test_the_first_result_wins(bus: Bus) -> None:
     await bus.results.write(UID, Span(0, 2), result(3, 4))
     read = [(s, [bytes(v) for v in r.values]) async for s, r in bus.results.read(UID, Span(0, 9), [Span(0, 2)])]
     assert read == [(Span(0, 2), [b"1", b"2"])]
-    assert await bus.results.starts(UID, [0, 1]) == [Span(0, 2)]
+    assert [await bus.results.begun(UID, start) for start in (0, 1)] == [True, False]
     assert await bus.results.stored(UID) == [Span(0, 2)]
 
 
