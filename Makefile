@@ -6,7 +6,7 @@ TESTS ?= tests
 JOBS ?= 4
 BENCHES := policies slow-seat nine-minutes seats shared chunks latency backlog pace memory listing pickup handover lanes
 
-.PHONY: demo up test faults soak lint format bench bench-peers bench-report pins clean
+.PHONY: demo up test faults soak lint format bench bench-peers bench-report pins sbom clean
 
 .venv/installed: requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -60,9 +60,20 @@ bench-report: .venv-peers/installed ## plots and table of docs/benchmarks.md fro
 pins:                       ## renew requirements.txt from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra embedded --extra dev --generate-hashes --universal --python-version 3.11 \
 	  --no-emit-index-url --no-emit-find-links --quiet --custom-compile-command "make pins" -o requirements.txt
+	uv pip compile pyproject.toml --generate-hashes --universal --python-version 3.11 \
+	  --no-emit-index-url --no-emit-find-links --quiet --custom-compile-command "make pins" \
+	  -c requirements.txt -o deploy/image/requirements.txt
+	uv pip compile deploy/image/build.in --generate-hashes --universal --python-version 3.11 \
+	  --no-emit-index-url --no-emit-find-links --quiet --custom-compile-command "make pins" \
+	  -c requirements.txt -o deploy/image/build.txt
 	uv pip compile tests/bench/peers/requirements.in --generate-hashes --universal --python-version 3.11 \
 	  --no-emit-index-url --no-emit-find-links --quiet --custom-compile-command "make pins" \
 	  -o tests/bench/peers/requirements.txt
+
+sbom: .venv/installed       ## what is in the image, as CycloneDX: dist/cuscuta.cdx.json
+	mkdir -p dist
+	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --of JSON \
+	  -o dist/cuscuta.cdx.json deploy/image/requirements.txt
 
 clean:
 	rm -rf .venv .venv-peers .faults dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -95,12 +95,15 @@ def _duties(
     def patience() -> Patience:
         return Patience(clock, settings.mend_after_s)
 
+    def longer() -> Patience:
+        return Patience(clock, settings.ack_wait_s + settings.mend_after_s)
+
     projection = Projection(bus.tag_bucket, clock, process.log, settings.retention_s)
     scene = Scene(settings, clock, process.log, bus, leases, projection)
     duties: list[Duty] = [
         ExpiredLeases(),
         LostWaiting(patience()),
-        LostRunning(patience(), Patience(clock, settings.ack_wait_s + settings.mend_after_s)),
+        LostRunning(patience(), longer(), longer()),
         Leftovers(patience()),
         Retention(patience()),
         Deadlines(),

@@ -1,10 +1,10 @@
-"""Jobs whose chunks are out: their consumer or active entry went missing, their queue is empty, or is stuck."""
+"""Jobs whose chunks are out: consumer or active entry went missing or is silent, or the queue is empty or stuck."""
 
 from cuscuta import limits, spans
 from cuscuta.broker.activate import activate
 from cuscuta.broker.lanes import Waiting
 from cuscuta.broker.settle import Settled, settle
-from cuscuta.errors import NoRoom
+from cuscuta.errors import BrokerUnavailable, NoRoom
 from cuscuta.model import DeadChunk, JobStatus, Priority
 from cuscuta.subjects import chunk
 from reaper.duty import Patience, Scene
@@ -15,8 +15,8 @@ class LostRunning:
 
     name = "lost-running"
 
-    def __init__(self, patience: Patience, stuck: Patience) -> None:
-        self._patience, self._stuck = patience, stuck
+    def __init__(self, patience: Patience, stuck: Patience, silent: Patience) -> None:
+        self._patience, self._stuck, self._silent = patience, stuck, silent
 
     async def round(self, scene: Scene) -> int:
         """Admit again what lost its consumer or entry; settle what has nothing left in its queue."""
@@ -29,19 +29,32 @@ class LostRunning:
         mended = 0
         for uid in self._patience.over({u for u in uids if u not in consumers or u not in active}):
             scene.log.warning("a running job lost its consumer or active entry; mended", uid=uid)
-            try:
-                mended += await activate(bus, Waiting(uid, Priority.NORMAL), scene.settings.default_seats)
-            except NoRoom:
-                scene.log.warning("no room for the consumer of a running job; trying again", uid=uid)
-        exhausted = set()
+            mended += await self._again(scene, uid)
+        exhausted, silent = set(), set()
         for uid in uids[: limits.MAX_ACTIVE_JOBS_CEILING]:
             if await bus.work.next_chunk(uid) is None:
                 mended += await settle(bus, uid) in (Settled.ENDED, Settled.MENDED)
-            elif await bus.work.consumer_delivered(uid) == (0, 0):
-                exhausted.add(uid)
+                continue
+            try:
+                if await bus.work.consumer_delivered(uid) == (0, 0):
+                    exhausted.add(uid)
+            except BrokerUnavailable:  # while the stream has just answered
+                silent.add(uid)
         for uid in self._stuck.over(exhausted):
             mended += await self._give_up(scene, uid)
+        for uid in self._silent.over(silent):
+            # A node stopped too soon after another one was back may leave a consumer without a leader for good.
+            scene.log.warning("a running job's consumer answers nobody; made anew", uid=uid)
+            await bus.work.drop_job_consumer(uid)
+            mended += await self._again(scene, uid)
         return mended
+
+    async def _again(self, scene: Scene, uid: str) -> bool:
+        try:
+            return await activate(scene.bus, Waiting(uid, Priority.NORMAL), scene.settings.default_seats)
+        except NoRoom:
+            scene.log.warning("no room for the consumer of a running job; trying again", uid=uid)
+            return False
 
     async def _give_up(self, scene: Scene, uid: str) -> int:
         """Chunks past `max_deliver` are delivered no more but stand in the stream: file them, then settle."""
