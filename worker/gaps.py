@@ -24,9 +24,11 @@ def yields(mine: ChunkName, other: ChunkName) -> bool:
     return spans.inside(other.span, mine.span)
 
 
-async def missing(kit: Kit, held: Iterable[ChunkName], within: Span) -> list[Span]:
+async def missing(kit: Kit, held: Iterable[ChunkName], within: Span, given: Sequence[Span]) -> list[Span]:
     """What of some chunks of a job is neither stored nor stands in a chunk that they yield to.
 
+    `given`: what others have given away counts as if it stood, but for what is what we hold or we hold a part of. If it
+    never comes to stand, it is a gap that settling finds.
     The queue is read first: a chunk that ends between the two reads is then among the results.
     """
     held = list(held)
@@ -37,14 +39,19 @@ async def missing(kit: Kit, held: Iterable[ChunkName], within: Span) -> list[Spa
         gap
         for mine in held
         for gap in spans.gaps(
-            spans.clip(mine.span, within), [*stored, *(other.span for other in standing if yields(mine, other))]
+            spans.clip(mine.span, within),
+            [
+                *stored,
+                *(other.span for other in standing if yields(mine, other)),
+                *(part for part in given if part != mine.span and spans.inside(part, mine.span)),
+            ],
         )
     ]
 
 
 async def unclaimed(kit: Kit, mine: ChunkName) -> list[Span]:
     """What of a chunk is to be done by whoever holds it; asks until NATS answers."""
-    return await kit.bus.broker.insist(lambda: missing(kit, [mine], mine.span))
+    return await kit.bus.broker.insist(lambda: missing(kit, [mine], mine.span, ()))
 
 
 async def stored(kit: Kit, held: Sequence[Piece]) -> Stored:

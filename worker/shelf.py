@@ -21,7 +21,7 @@ _NULL = msgspec.Raw(b"null")
 Answer = msgspec.Raw | ItemError
 
 
-Missing = Callable[[Span], Awaitable[list[Span]]]
+Missing = Callable[[Span, list[Span]], Awaitable[list[Span]]]
 
 
 class Shelf:

@@ -57,14 +57,14 @@ class Results:
         )
 
     async def fill(
-        self, uid: str, span: Span, result: ChunkResult, missing: Callable[[Span], Awaitable[list[Span]]]
+        self, uid: str, span: Span, result: ChunkResult, missing: Callable[[Span, list[Span]], Awaitable[list[Span]]]
     ) -> None:
         """Store what of a span is missing, where others may be storing parts of it at the same time.
 
-        What somebody else has given away counts as done: it stands in the queue, or will, or is a gap to settling.
+        `missing` is told what has been given away, as claims say, where somebody else goes on.
         """
         given: list[Span] = []
-        while gaps := [part for gap in await missing(span) for part in spans.gaps(gap, given)]:
+        while gaps := await missing(span, given):
             found = await self._bucket.get(subjects.results_from(uid, gaps[0].start))
             if found and _spans([found.key]):
                 continue  # stored after the look at what is missing
@@ -78,9 +78,9 @@ class Results:
         """The spans that have results, from the leader, as they were written."""
         return _spans(await self._bucket.keys(subjects.results_of(uid)))
 
-    async def missing(self, uid: str, span: Span) -> list[Span]:
-        """What of a span is not stored."""
-        return spans.gaps(span, await self.stored(uid))
+    async def missing(self, uid: str, span: Span, given: Sequence[Span]) -> list[Span]:
+        """What of a span is neither stored nor given away."""
+        return spans.gaps(span, [*await self.stored(uid), *given])
 
     async def begun(self, uid: str, start: int) -> bool:
         """Whether something stored, or a claim, begins at an item; one cheap direct read."""
@@ -129,8 +129,12 @@ class Results:
                 seen.add(span)
                 with contextlib.suppress(RecordError):  # written by hand
                     found[span] = decode(entry.value, ChunkResult)
-            if not seen:
-                break  # purged meanwhile
+            if not seen:  # purged meanwhile, or the replica that answers lags behind the leader
+                for span in missing:
+                    if leaders := await self._bucket.get(subjects.result_key(uid, span)):
+                        with contextlib.suppress(RecordError):
+                            found[span] = decode(leaders.value, ChunkResult)
+                break
             missing = [span for span in missing if span not in seen]
         return found
 

@@ -25,21 +25,19 @@ async def test_a_lane_keeps_its_order_through_ends_of_every_kind_and_kills(make_
     uids = {}
     for target in targets:
         uids[target] = await h.submit(target, key="one lane", chunk_items=10)
+    await h.control(set={"latency_s": 0.1})  # so that each job takes three seconds: what is done to it meets it at work
     for _ in range(2):
         await h.worker(seats="1")
     await h.done(uids["worker dies"], 10)
     part(h, "worker").kill()
     await h.worker(seats="1")
     await h.done(uids["worker dies"], 30)
-    await h.control(set={"latency_s": 0.2})  # six seconds for the next one, unless it is cancelled
     await h.done(uids["cancelled"], 5)
     await h.call("DELETE", f"/jobs/{uids['cancelled']}")
-    await h.control(set={"latency_s": 0.02})
     await h.done(uids["nats dies"], 5)
     h.nats.kill()
     h.nats.start()
     await h.done(uids["nats dies"], 30)
-    await h.control(set={"latency_s": 0.2})  # six seconds for the one after the next, unless its deadline ends it
     await h.ended(uids["unknown player"])
     await h.done(uids["late"], 5)
     bus = await h.bus()
