@@ -122,13 +122,14 @@ async def board(
 ) -> list[Rider]:
     """The jobs that ride along on some spans of a job, those on board first. Errors of the account are raised.
 
-    `first`: nobody has worked on these spans before, and so nobody has taken others along.
+    `first`: nobody of this job has worked on these spans before, and so nobody of it has taken others along.
     """
     capacity = kit.upstream.capacity
     room = min(capacity.targets_per_poll, capacity.follow_slots) - 1
     riders = [rider for rider in aboard if not rider.job.ended]
     known = {job.uid, *(rider.job.uid for rider in riders)}
     others = [o for o in kit.jobs.in_order() if o.uid not in known and o.active.catalogue == job.active.catalogue]
+    first = first and len(known) + len(others) == 2  # a third job's ride may have had a part of what is the second's
     others = others[: room - len(riders)]
     if not others or not todo:
         return list(aboard)

@@ -179,7 +179,10 @@ async def _run_jobs(bus: Bus, settings: Settings, schedule: Schedule, machine: M
     stored_at: dict[tuple[str, int], float] = {}
 
     async def on_stored(msg) -> None:  # type: ignore[no-untyped-def]
-        uid, span = subjects.parse_result(".".join(msg.subject.split(".")[2:]))
+        try:
+            uid, span = subjects.parse_result(".".join(msg.subject.split(".")[2:]))
+        except ValueError:
+            return  # a claim
         for index in range(span.start, span.stop):
             stored_at.setdefault((uid, index), loop.time())
 
