@@ -216,8 +216,10 @@ async def _run_jobs(bus: Bus, settings: Settings, schedule: Schedule, machine: M
     finally:
         for member in members:
             await member.stop()
+    # Whoever pulls a chunk while a ride is polling for it cannot know: he looks at what is stored when he begins.
+    chunk_s = max(latency_s.values()) * schedule.items / len(accounts) if schedule.shared else 0.0
     for uid, target in uids.items():
-        await _check(bus, schedule, upstream, stored_at, uid, target, SEEN_S + machine.worst_s)
+        await _check(bus, schedule, upstream, stored_at, uid, target, SEEN_S + machine.worst_s + chunk_s)
     if schedule.kill_at is None and schedule.freeze_at is None:
         hedges = sum([tag.queue.hedges for uid in uids if (tag := await bus.tags.get(uid))])
         assert upstream.calls <= schedule.jobs * schedule.items + hedges  # sharing never costs a poll
