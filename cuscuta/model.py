@@ -239,8 +239,11 @@ class DeadChunk(Struct, frozen=True, omit_defaults=True):
     worker: str = ""
 
 
-class Presence(Struct, frozen=True):
-    """A worker process's heartbeat; `cuscuta_workers`. `accounts` maps each held account to its rate."""
+class Presence(Struct, frozen=True, omit_defaults=True):
+    """A worker process's heartbeat; `cuscuta_workers`.
+
+    `accounts` maps each held account to its rate, `item_s` those that have worked to the seconds that an item takes.
+    """
 
     worker: str
     boot: str
@@ -250,6 +253,7 @@ class Presence(Struct, frozen=True):
     accounts: dict[str, float]
     started_at: When
     at: When
+    item_s: dict[str, float] = {}
 
 
 class Event(Struct, frozen=True, omit_defaults=True):

@@ -32,6 +32,11 @@ class Heartbeat:
             accounts={str(seat.account.lease.account): seat.account.rate for seat in busy if seat.account},
             started_at=self._started_at,
             at=self._process.clock.wall(),
+            item_s={
+                str(seat.account.lease.account): round(seat.account.item_s, 4)
+                for seat in busy
+                if seat.account and seat.account.item_s
+            },
         )
 
     async def beat(self) -> None:

@@ -30,8 +30,8 @@ _BY_CODE: dict[int, type[errors.BrokerRefused]] = {
     10054: errors.TooLarge,
 }
 _FULL = 10077
-# no leader at the moment; a batch torn by a restart; more open batches than the server takes at once
-_PASSING = frozenset({10008, 10009, 10118, 10176, 10210})
+# too few servers for the replicas; no leader at the moment; a batch torn by a restart; more open batches than are taken
+_PASSING = frozenset({10005, 10008, 10009, 10118, 10176, 10210})
 NOT_FOUND = frozenset({10014, 10037, 10059})  # consumer, message, stream
 
 
@@ -222,7 +222,8 @@ class Broker:
                 return await what()
             except errors.BrokerUnavailable as error:
                 tries += 1
-                self._log.debug("trying again", cause=str(error), tries=tries)
+                say = self._log.warning if tries in (8, 64) else self._log.debug
+                say("trying again", cause=str(error), tries=tries)
                 await self.clock.sleep(backoff.exponential(tries, 0.1, 2.0, random.random()))
                 await self.connected.wait()
 

@@ -85,6 +85,18 @@ class Accounts:
         rows = await self._db.rows("SELECT state, count(*) AS n FROM account_table GROUP BY state")
         return {row["state"]: row["n"] for row in rows}
 
+    async def usable(self) -> tuple[int, int]:
+        """How many accounts could be leased now, and how many are. Raises DatabaseUnavailable."""
+        row = await self._db.row(
+            """
+            SELECT count(*) FILTER (WHERE rate > 0 AND (state = 'Idle'
+                       OR (state = 'Resting' AND rest_until <= now()))) AS free,
+                   count(*) FILTER (WHERE state = 'Using') AS used
+            FROM account_table
+            """
+        )
+        return (row["free"], row["used"]) if row else (0, 0)
+
     async def get(self, account: int) -> Account | None:
         """One account."""
         row = await self._db.row(f"SELECT {_SHOWN} FROM account_table WHERE id = $1", account)  # noqa: S608

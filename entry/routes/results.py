@@ -23,6 +23,7 @@ from entry.routes.jobs import Wait, find
 from entry.views import ResultItem, ResultsView
 
 NDJSON = "application/x-ndjson"
+_ELECTED_S = 3.0
 _FOLLOW_S = 0.3  # how often new results are looked for
 _LAST_LOOKS = 20  # at what a lagging replica does not have yet, or nobody can read
 
@@ -64,7 +65,7 @@ async def read_results(
         raise InputError("from", f"{within} is not inside of the job's span", f"Send a span inside of {whole}.")
     if follow:
         return Stream(_follow(context, caller, tag, within), media_type=NDJSON)
-    stored = await context.bus.results.stored(uid)
+    stored = await _stored(context, tag)
     missing = spans.gaps(within, stored)
     headers = {"Cuscuta-Status": str(tag.status), "Cuscuta-Missing-Items": str(spans.total(missing))}
     if not tag.status.terminal:
@@ -82,6 +83,17 @@ async def read_results(
     else:
         media_type, body = "application/json", _json(context, tag, within, stored, missing)
     return Stream(body, status_code=200 if tag.status.terminal else 206, media_type=media_type, headers=headers)
+
+
+async def _stored(context: Context, tag: JobTag) -> list[Span]:
+    """What is stored of a job. What its end counted is waited for: a leader just elected may not know all of it yet."""
+    until = context.clock.monotonic() + _ELECTED_S
+    while True:
+        stored = await context.bus.results.stored(tag.uid)
+        counted = not tag.status.terminal or spans.total(stored) >= tag.progress.done
+        if counted or context.clock.monotonic() >= until:  # else removed by hand
+            return stored
+        await context.clock.sleep(0.1)
 
 
 async def _json(

@@ -51,7 +51,9 @@ async def complete_values(h: House, uid: str, target: str, items: list[str]) -> 
     job = await h.job(uid)
     assert job["status"] == "completed", job
     results = await h.results(uid)
-    assert [r["id"] for r in results] == items
+    ids = [r["id"] for r in results]
+    stored = sorted(await (await h.bus()).results.stored(uid))
+    assert ids == items, f"{uid}: {len(ids)} rows, without {sorted(set(items) - set(ids))}; stored {stored}"
     assert [r["value"] for r in results] == [score(target, item) for item in items]
     await stored_once(h, uid, Span(0, len(items)))
     return job
