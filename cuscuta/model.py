@@ -170,7 +170,8 @@ class ActiveJob(Struct, frozen=True, omit_defaults=True):
     """What a worker must know to join a job; `cuscuta_active`.
 
     `fresh`: it was not admitted again, after which something of any chunk may be stored that no message tells of.
-    `seats`, `policy` and `chunk_items` are what it was divided by.
+    `seats`, `policy` and `chunk_items` are what it was divided by. `server`: the NATS server that it was admitted over;
+    one that was started again has another id, and may not know what the one before had delivered.
     """
 
     uid: str
@@ -187,6 +188,7 @@ class ActiveJob(Struct, frozen=True, omit_defaults=True):
     seats: int = 1
     policy: Policy = Policy.CHUNK
     chunk_items: int = limits.CHUNK_ITEMS
+    server: str = ""
 
     @property
     def order(self) -> tuple[int, datetime, str]:
@@ -197,7 +199,8 @@ class ActiveJob(Struct, frozen=True, omit_defaults=True):
 class ChunkBody(Struct, frozen=True, omit_defaults=True):
     """A chunk's message. Span and incarnation stand in its subject; `attempts` are those of earlier incarnations.
 
-    `fresh`: nobody had asked for anything of it when it was published. `gift`: given away from another chunk.
+    `fresh`: nobody had asked for anything of it when it was published. `gift`: given away from another chunk. `claim`:
+    the revision of its giver's claim, if it begins where the giver goes on, as the second try of an item does.
     """
 
     uid: str
@@ -206,6 +209,7 @@ class ChunkBody(Struct, frozen=True, omit_defaults=True):
     attempts: int = 0
     fresh: bool = False
     gift: bool = False
+    claim: int = 0
 
 
 class ItemError(Struct, frozen=True):

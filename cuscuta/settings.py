@@ -63,6 +63,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     default_seats: Annotated[int, Meta(ge=1, le=4096), _d("seats to divide by while no worker is alive")] = 8
     retention_s: Annotated[float, Meta(ge=1), _d("how long a job and its results stay after its end")] = 7 * 86_400.0
 
+    name: Annotated[str, Meta(max_length=64), _d("what this deployment is called, on its dashboard")] = "cuscuta"
     entry_host: Annotated[str, _d("address that the REST API listens on")] = "127.0.0.1"
     entry_port: Annotated[int, Meta(ge=0, le=65535), _d("port of the REST API; 0 takes a free one")] = 8000
     insecure: Annotated[bool, _d("the REST API asks for no token; on loopback only")] = False

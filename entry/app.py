@@ -18,11 +18,13 @@ from entry.context import Context, provide_context
 from entry.routes import (
     accounts,
     catalogues,
+    deployment,
     doctor,
     events,
     graph,
     health,
     jobs,
+    page,
     queue,
     results,
     scaling,
@@ -60,12 +62,21 @@ ROUTES = [
     catalogues.show_catalogue,
     queue.show_queue,
     scaling.show_scaling,
+    deployment.show_overview,
+    deployment.show_workers,
+    deployment.find_jobs,
+    deployment.show_detail,
+    deployment.show_accounts,
+    deployment.show_history,
+    deployment.follow_changes,
     workers.list_workers,
     doctor.show_findings,
     secrets.rotate_secrets,
     tokens.make_token,
     tokens.list_tokens,
     tokens.revoke_token,
+    page.show_page,
+    page.show_file,
     health.live,
     health.ready,
 ]
@@ -73,7 +84,7 @@ ROUTES = [
 
 async def _when_started(request: Request[Any, Any, Any]) -> Response[problems.Problem] | None:
     """Until the streams stand and the lists are complete, only health and description are answered."""
-    if request.url.path in ("/livez", "/readyz", "/openapi.json"):
+    if request.url.path in ("/", "/livez", "/readyz", "/openapi.json") or request.url.path.startswith("/page/"):
         return None
     _, causes = request.app.state["context"].health.ready()
     if "start" not in causes:

@@ -13,6 +13,7 @@ from cuscuta.health import Health
 from cuscuta.settings import Settings
 from entry.admission import Admission
 from entry.gate import Gate
+from entry.history import History
 from entry.progress import ProgressCache
 from entry.waits import Waits
 
@@ -34,6 +35,7 @@ class Context:
     waits: Waits
     feed: Feed
     progress: ProgressCache
+    history: History
 
 
 def provide_context(state: State) -> Context:

@@ -20,6 +20,7 @@ from entry.admission import Admission
 from entry.context import Context
 from entry.firing import Firing
 from entry.gate import Gate
+from entry.history import History
 from entry.progress import ProgressCache
 from entry.upkeep import keep_streams
 from entry.waits import Waits
@@ -42,10 +43,12 @@ async def enter(process: Process) -> None:
     projection = Projection(bus.tag_bucket, clock, log, settings.retention_s)
     admission = Admission(bus, settings, log, projection)
     accounts, gate = Accounts(database, vault), Gate(Tokens(database), clock, insecure=settings.insecure)
-    waits, feed, progress = Waits(bus), Feed(bus.broker, log), ProgressCache(bus)
+    waits, feed, progress, history = Waits(bus), Feed(bus.broker, log), ProgressCache(bus), History()
+    projection.on_end = history.ended
     context = Context(
-        settings, clock, bus, database, accounts, vault, gate, projection, state, admission, waits, feed, progress
-    )
+        settings, clock, bus, database, accounts, vault, gate, projection, state, admission, waits, feed, progress,
+        history,
+    )  # fmt: skip
     options = {"timeout_graceful_shutdown": _DRAIN_S}
     if settings.insecure:
         print("entry: insecure is set: whoever is on this box may do anything", file=sys.stderr)  # at any log level

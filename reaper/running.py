@@ -1,5 +1,7 @@
 """Jobs whose chunks are out: consumer or active entry went missing or is silent, or the queue is empty or stuck."""
 
+import asyncio
+
 from cuscuta import limits, spans
 from cuscuta.broker.activate import activate
 from cuscuta.broker.lanes import Waiting
@@ -8,6 +10,8 @@ from cuscuta.errors import BrokerUnavailable, NoRoom
 from cuscuta.model import DeadChunk, JobStatus, Priority
 from cuscuta.subjects import chunk
 from reaper.duty import Patience, Scene
+
+_AT_ONCE = 100
 
 
 class LostRunning:
@@ -31,15 +35,22 @@ class LostRunning:
             scene.log.warning("a running job lost its consumer or active entry; mended", uid=uid)
             mended += await self._again(scene, uid)
         exhausted, silent = set(), set()
+        working = []
         for uid in uids[: limits.MAX_ACTIVE_JOBS_CEILING]:
             if await bus.work.next_chunk(uid) is None:
                 mended += await settle(bus, uid) in (Settled.ENDED, Settled.MENDED)
-                continue
+            else:
+                working.append(uid)
+
+        async def look(uid: str) -> None:
             try:
                 if await bus.work.consumer_delivered(uid) == (0, 0):
                     exhausted.add(uid)
             except BrokerUnavailable:  # while the stream has just answered
                 silent.add(uid)
+
+        for i in range(0, len(working), _AT_ONCE):  # each that is silent costs two seconds
+            await asyncio.gather(*(look(uid) for uid in working[i : i + _AT_ONCE]))
         for uid in self._stuck.over(exhausted):
             mended += await self._give_up(scene, uid)
         for uid in self._silent.over(silent):

@@ -43,10 +43,13 @@ class ChunkRun:
         self._kit, self._account, self._job, self._held, self._todo = kit, account, job, held, todo
         self._span = pieces.whole(held)
         self._trust = Trust([piece.hold for piece in held], kit.bus.clock)
-        cuts = partial(gaps.cuts, kit, job, held, kit.bus.clock.monotonic())
+        cuts = partial(gaps.cuts, kit, job, held)
         lacks = partial(gaps.missing, kit, [piece.name for piece in held])
-        self._shelf = Shelf(kit, job.uid, account.lease.account, self._trusted, lacks, cuts, shared=kit.shared)
-        self._shelf.begin(todo[0].start if todo else self._span.stop)
+        self._shelf = Shelf(
+            kit, job.uid, account.lease.account, self._trusted, lacks, cuts,
+            start=todo[0].start if todo else self._span.stop, shared=kit.shared,
+            claim=held[0].body.claim if todo and todo[0].start == self._span.start else 0,
+        )  # fmt: skip
         self._gifts = Gifts(kit, account, held, todo, self._shelf, self._trust)
         self._answered_at = 0.0
         self._riders: list[Rider] = []
@@ -112,7 +115,7 @@ class ChunkRun:
         await self._board()
         self._answered_at = kit.bus.clock.monotonic()
         for gap in self._todo:
-            self._shelf.begin(gap.start)
+            await self._shelf.begin(gap.start)
             while await gifts.left(gap, self._shelf.cursor):
                 part = Span(self._shelf.cursor, gap.stop)
                 items = await kit.bus.broker.insist(lambda: kit.bus.catalogues.items(body.catalogue, part))  # noqa: B023

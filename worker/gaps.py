@@ -27,8 +27,7 @@ def yields(mine: ChunkName, other: ChunkName) -> bool:
 async def missing(kit: Kit, held: Iterable[ChunkName], within: Span, given: Sequence[Span]) -> list[Span]:
     """What of some chunks of a job is neither stored nor stands in a chunk that they yield to.
 
-    `given`: what others have given away counts as if it stood, but for what is what we hold or we hold a part of. If it
-    never comes to stand, it is a gap that settling finds.
+    `given`: what others have given away counts as if it stood, but for what is what we hold or we hold a part of.
     The queue is read first: a chunk that ends between the two reads is then among the results.
     """
     held = list(held)
@@ -58,8 +57,8 @@ async def stored(kit: Kit, held: Sequence[Piece]) -> Stored:
     """What is stored of the chunks just pulled, as far as one cheap read tells.
 
     A single chunk's own result, or its first flush, begins where the chunk does, so one direct read finds it. Several
-    quick chunks, and gifts, may lie inside of results that begin elsewhere: their job's are listed. So are all when the
-    connection is young: a server that was started again may not know what it had delivered.
+    quick chunks, and gifts, may lie inside of results that begin elsewhere: their job's are listed. So are all where
+    NATS may have forgotten what it had delivered.
     If the read fails, all of them count as stored, and are looked at one by one.
     """
     found: Stored = {}
@@ -77,19 +76,20 @@ async def stored(kit: Kit, held: Sequence[Piece]) -> Stored:
 
 
 def _stands_alone(kit: Kit, piece: Piece) -> bool:
-    """Whether what is stored of a chunk can only begin where it begins."""
+    """Whether what is stored of a chunk begins where it begins, but for stretches that a much quicker seat has made."""
     job = kit.jobs.get(piece.name.uid)
     typical_s = kit.tail.typical_s(job) if job else None
     quick = typical_s is not None and typical_s * piece.name.span.size < limits.PULL_WORK_S
-    young = kit.bus.broker.connected_s < kit.settings.ack_wait_s
-    return not (piece.body.gift or kit.shared or quick or young)
+    known = job is not None and _undisturbed(kit, job, [piece], kit.settings.ack_wait_s)
+    return known and not (piece.body.gift or kit.shared or quick)
 
 
 def fresh(kit: Kit, stored: Stored, piece: Piece) -> bool:
     """Whether nobody has worked on a chunk just pulled, as far as can be told."""
     job = kit.jobs.get(piece.name.uid)
-    known = stored[piece.name.uid]
-    return job is not None and piece.fresh and job.active.fresh and not spans.meets(known, piece.name.span)
+    if job is None or not (piece.fresh and job.active.fresh and _undisturbed(kit, job, [piece])):
+        return False
+    return not spans.meets(stored[piece.name.uid], piece.name.span)
 
 
 async def todo(kit: Kit, stretch: Sequence[Piece], stored: Stored) -> list[Span]:
@@ -99,11 +99,22 @@ async def todo(kit: Kit, stretch: Sequence[Piece], stored: Stored) -> list[Span]
     return [gap for piece in stretch for gap in await unclaimed(kit, piece.name)]
 
 
-def cuts(kit: Kit, job: Job, held: Sequence[Piece], since: float) -> list[int]:
-    """Where the results of a stretch at work since a monotonic time must begin: nowhere in particular, in general.
+def cuts(kit: Kit, job: Job, held: Sequence[Piece]) -> list[int]:
+    """Where the results of a stretch must begin: nowhere in particular, in general.
 
     Unless NATS may have given its chunks to others as well, who would not notice a result that covers theirs and begins
     elsewhere.
     """
-    known = kit.bus.broker.connected_s >= kit.bus.clock.monotonic() - since and job.active.fresh
+    known = job.active.fresh and _undisturbed(kit, job, held, kit.settings.ack_wait_s)
     return [] if known else [piece.name.span.start for piece in held[1:]]
+
+
+def _undisturbed(kit: Kit, job: Job, held: Sequence[Piece], before_s: float = 0.0) -> bool:
+    """Whether NATS knows what it has delivered of a job: it runs since the job was admitted.
+
+    Where that cannot be told, as in a cluster: whether the connection has stood since `before_s` before the pull.
+    """
+    if kit.bus.broker.server_id == job.active.server:
+        return True
+    pulled_s = kit.bus.clock.monotonic() - min(piece.hold.since for piece in held)
+    return kit.bus.broker.connected_s >= pulled_s + before_s

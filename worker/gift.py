@@ -100,7 +100,7 @@ class Gifts:
             parts = self._by_piece(spans.split(given, gift.parts))
             async with self._shelf.giving([part for part, _ in parts]) as heard:
                 for part in reversed(parts):
-                    if not heard or not await self._publish(*part, fresh=self._fresh):
+                    if not heard or not await self._publish(*part, heard, fresh=self._fresh):
                         self._stop = part[0].stop  # this part and what lies before it is ours after all
                         break
                     published += 1
@@ -121,15 +121,18 @@ class Gifts:
             await self._shelf.flush()  # what waits behind a stuck item would keep the job from its end
             (part,) = self._by_piece([Span(index, index + 1)])
             async with self._shelf.giving([part[0]]) as heard:
-                return heard and await self._publish(*part, fresh=False)
+                return bool(heard) and await self._publish(*part, heard, fresh=False)
 
-    async def _publish(self, part: Span, piece: Piece, *, fresh: bool) -> bool:
+    async def _publish(self, part: Span, piece: Piece, claim: dict[int, int], *, fresh: bool) -> bool:
         """Publish a part of a chunk in hand; whether it stands, or may stand, in the queue.
 
         Tried again for as long as we hold the chunk. If it never stood there, it is a gap that settling finds.
         """
         name = ChunkName(self.uid, part, piece.name.n + 1 if part == piece.name.span else 1)
-        body = ChunkBody(self.uid, piece.body.catalogue, piece.body.target, piece.attempts, fresh, gift=True)
+        ours = piece.body
+        body = ChunkBody(
+            self.uid, ours.catalogue, ours.target, piece.attempts, fresh, gift=True, claim=claim.get(part.start, 0)
+        )
         traceparent = piece.hold.delivery.headers.get("traceparent")
         maybe = False
         while self._trust.holds():

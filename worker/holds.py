@@ -17,10 +17,10 @@ _MARGIN = 0.1  # of ack-wait: covers the way of the last write
 class Hold:
     """One chunk in hand."""
 
-    __slots__ = ("_clock", "delivery", "touched", "trusted_until")
+    __slots__ = ("_clock", "delivery", "since", "touched", "trusted_until")
 
-    def __init__(self, delivery: Delivery, clock: Clock, trusted_until: float) -> None:
-        self.delivery, self._clock, self.trusted_until = delivery, clock, trusted_until
+    def __init__(self, delivery: Delivery, clock: Clock, since: float, trusted_until: float) -> None:
+        self.delivery, self._clock, self.since, self.trusted_until = delivery, clock, since, trusted_until
         self.touched = clock.monotonic()
 
     def trusted(self) -> bool:
@@ -52,7 +52,7 @@ class Holds:
 
     def take(self, delivery: Delivery, received: float) -> Hold:
         """A chunk that was received, and delivered no earlier than a monotonic time."""
-        hold = Hold(delivery, self._clock, received + self._trust_s)
+        hold = Hold(delivery, self._clock, received, received + self._trust_s)
         self._held.add(hold)
         return hold
 

@@ -63,7 +63,7 @@ class Rider:
             await self.leave()  # an item before it has no answer: whatever follows must not take its place
             return
         if not self._begun:
-            self._shelf.begin(index)
+            await self._shelf.begin(index)
             self._begun = True
         await self._shelf.add(answer)
         if index + 1 == self._ahead[0].stop:

@@ -41,14 +41,17 @@ class Shelf:
         missing: Missing,
         cuts: Callable[[], Sequence[int]] = tuple,
         *,
+        start: int = 0,
+        claim: int = 0,
         shared: bool = False,
     ) -> None:
         self._kit, self.uid, self._account, self._trusted, self._shared = kit, uid, account, trusted, shared
         self._missing, self._cuts = missing, cuts
         self._going_on = asyncio.Lock()  # the place where we go on moves with every flush
-        self._claims: dict[int, int] = {}  # revisions by first item
+        self._claims = {start: claim}  # revisions by first item
         self._given: list[Span] = []
-        self.cursor = self._start = 0
+        self._met = False  # somebody else has begun where we went on
+        self.cursor = self._start = start
         self._values: list[msgspec.Raw] = []
         self._errors: dict[str, ItemError] = {}
         self._bytes = 0
@@ -56,9 +59,10 @@ class Shelf:
         self._writes: list[asyncio.Task[bool]] = []
         self._alone: set[int] = set()
 
-    def begin(self, at: int) -> None:
+    async def begin(self, at: int) -> None:
         """The next answer is for this item; whatever was added before has been flushed."""
-        self.cursor = self._start = at
+        async with self._going_on:
+            self.cursor = self._start = at
 
     def alone(self, index: int) -> None:
         """Another seat may store this item as well: ours must be a result of its own, so that the first write wins."""
@@ -95,40 +99,35 @@ class Shelf:
             span = Span(self._start, self._start + len(self._values))
             result = ChunkResult(self._values, self._kit.bus.clock.wall(), self._kit.name, self._account, self._errors)
             self._start, self._values, self._errors, self._bytes = span.stop, [], {}, 0
-            for part in spans.cut(span, self._cuts()):
-                work = self._write(part, sliced(result, span, part))
-                self._writes.append(await self._kit.finisher.start(self.uid, work))
+            before = self._writes[-1] if self._writes else None
+            self._writes.append(await self._kit.finisher.start(self.uid, self._write(span, result, before)))
 
     @contextlib.asynccontextmanager
-    async def giving(self, parts: Sequence[Span]) -> AsyncIterator[bool]:
-        """Nothing is flushed inside; whether everybody who begins where we go on will notice what we give away.
+    async def giving(self, parts: Sequence[Span]) -> AsyncIterator[dict[int, int]]:
+        """Nothing is flushed inside. Our claim by the place where we go on; none if somebody else has begun there.
 
-        Only then may others be let in behind that place: else a third, who knows of neither us nor them, could store
-        all of it as one.
+        With it, everybody who begins there will notice what we give away. Only then may others be let in behind that
+        place: else a third, who knows of neither us nor them, could store all of it as one.
         """
         async with self._going_on:
-            ours = await self.stored() and not self._shared
-            if ours:
+            if await self.stored() and not self._met:
                 at, self._given = self._start, [*self._given, *parts]
                 try:
-                    self._claims[at] = await self._kit.bus.results.claim(
-                        self.uid, at, self._given, self._claims.get(at, 0)
-                    )
+                    revision = await self._kit.bus.results.claim(self.uid, at, self._given, self._claims.get(at, 0))
                 except (BrokerUnavailable, BrokerRefused):
-                    self._shared = True  # only the answer may be lost
-                else:
-                    self._shared = not self._claims[at]
-            yield ours and not self._shared
+                    revision = 0  # or only the answer was lost; in both cases nothing is given any more
+                self._claims[at], self._met = revision, not revision
+            yield {} if self._met else {self._start: self._claims[self._start]}
 
-    async def _write(self, span: Span, result: ChunkResult) -> bool:
-        """Store results for as long as they are ours to store; whether they are stored."""
-        broker, results, tries = self._kit.bus.broker, self._kit.bus.results, 0
+    async def _write(self, span: Span, result: ChunkResult, before: asyncio.Task[bool] | None) -> bool:
+        """Store results, after those before them, for as long as they are ours to store; whether they are stored."""
+        broker, tries = self._kit.bus.broker, 0
+        if before:
+            await before  # what is learnt of others there counts here
         while self._trusted():
             try:
-                if not self._shared:
-                    self._shared = not await results.write(self.uid, span, result, self._claims.get(span.start, 0))
-                if self._shared:
-                    await results.fill(self.uid, span, result, self._missing)
+                for part in spans.cut(span, self._cuts()):
+                    await self._store(part, sliced(result, span, part))
                 return True
             except BrokerUnavailable:
                 tries += 1
@@ -139,6 +138,18 @@ class Shelf:
             if not broker.connected.is_set():
                 await wait_for_event(broker.connected, 0.5)
         return False
+
+    async def _store(self, span: Span, result: ChunkResult) -> None:
+        results = self._kit.bus.results
+        if not (self._met or self._shared):
+            self._met = not await results.write(self.uid, span, result, self._claims.get(span.start, 0))
+        if self._met or self._shared:
+            await results.fill(self.uid, span, result, self._lacks)
+
+    async def _lacks(self, span: Span, given: list[Span]) -> list[Span]:
+        if not self._trusted():
+            raise BrokerUnavailable("these results are not ours to store any more")
+        return await self._missing(span, given)
 
     async def stored(self) -> bool:
         """Wait for all writes; whether everything that was flushed is stored."""

@@ -140,6 +140,7 @@ async def _tell(bus: Bus, tag: JobTag, fresh: bool) -> None:
         seats=tag.queue.seats,
         policy=essential.policy,
         chunk_items=essential.chunk_items,
+        server=bus.broker.server_id,
     )
     await bus.active_bucket.put(tag.uid, encode(active))
     await bus.announce("active", tag.uid, active)

@@ -113,6 +113,11 @@ class Broker:
         self.connected.set()
 
     @property
+    def server_id(self) -> str:
+        """Of the server that the connection is with; another one after each of its starts."""
+        return str(self.nc._server_info.get("server_id", ""))  # nats-py has it, and no public name for it
+
+    @property
     def connected_s(self) -> float:
         """For how long the connection has stood without a break, in seconds; 0 while it does not."""
         return self.clock.monotonic() - self._connected_at if self.connected.is_set() else 0.0

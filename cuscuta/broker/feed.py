@@ -41,6 +41,7 @@ class Feed:
         self._begin: int | None = None  # what came up to here is in the stream only
         self.last = 0
         self.closed = False
+        self.over = asyncio.Event()  # as `closed`, to wait for
         self.begun = asyncio.Event()
         self.changed = asyncio.Event()
 
@@ -92,6 +93,7 @@ class Feed:
     def close(self) -> None:
         """Let all readers end."""
         self.closed = True
+        self.over.set()
         self._wake()
 
     async def after(self, sequence: int, uid: str | None = None) -> list[Filed]:

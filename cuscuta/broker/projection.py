@@ -98,6 +98,7 @@ class Projection:
         self._revision, self._audited, self._made_at = 0, "", ""
         self._hint = asyncio.Event()
         self.caught_up = asyncio.Event()
+        self.on_end: Callable[[JobTag, Summary], None] = lambda tag, row: None  # once for each end
 
     def hint(self) -> None:
         """Something changed: read at once."""
@@ -156,7 +157,10 @@ class Projection:
     def take(self, tag: JobTag) -> None:
         """Let a tag count."""
         row = summarise(tag)
-        if row.uid not in self._rows:
+        known = self._rows.get(row.uid)
+        if row.status.terminal and (known is None or known.ended_at != row.ended_at):
+            self.on_end(tag, row)
+        if known is None:
             insort(self._places, row.place)
             for before in row.after:
                 self._later.setdefault(before, set()).add(row.uid)

@@ -22,6 +22,7 @@ from cuscuta.model import ChunkResult, ItemError
 from cuscuta.spans import Span
 
 NULL = msgspec.Raw(b"null")
+GIVING_S = 2.0  # what somebody has said he gives away stands in the queue after this, or never will
 READ_KEYS = 64  # results read at a time: 64 of at most 1 MiB stay below the server's 64 MiB of pending output
 
 
@@ -61,16 +62,16 @@ class Results:
     ) -> None:
         """Store what of a span is missing, where others may be storing parts of it at the same time.
 
-        `missing` is told what has been given away, as claims say, where somebody else goes on.
+        `missing` is told what has been given away, as the claim of whoever goes on there says. What he has given stands
+        in the queue in a moment, and is then not missing; if it is after a while, he has died or failed before.
         """
-        given: list[Span] = []
-        while gaps := await missing(span, given):
+        until = self._broker.clock.monotonic() + GIVING_S
+        while gaps := await missing(span, []):
             found = await self._bucket.get(subjects.results_from(uid, gaps[0].start))
             if found and _spans([found.key]):
                 continue  # stored after the look at what is missing
-            told = [part for part in _given(found.value) if part not in given] if found else []
-            if told:
-                given += told
+            if found and self._broker.clock.monotonic() < until and gaps != await missing(span, _given(found.value)):
+                await self._broker.clock.sleep(GIVING_S / 20)
                 continue
             await self.write(uid, gaps[0], sliced(result, span, gaps[0]), found.revision if found else 0)
 

@@ -97,6 +97,15 @@ class Accounts:
         )
         return (row["free"], row["used"]) if row else (0, 0)
 
+    async def troubled(self, count: int) -> list[Account]:
+        """Accounts with which something is the matter: resting, disabled, or rated below 1; the worst first."""
+        rows = await self._db.rows(
+            f"SELECT {_SHOWN} FROM account_table"  # noqa: S608 - a constant
+            " WHERE rate < 1 OR state NOT IN ('Idle', 'Using') ORDER BY rate, id LIMIT $1",
+            count,
+        )
+        return [_account(row) for row in rows]
+
     async def get(self, account: int) -> Account | None:
         """One account."""
         row = await self._db.row(f"SELECT {_SHOWN} FROM account_table WHERE id = $1", account)  # noqa: S608

@@ -1,6 +1,7 @@
 """Jobs: submit, show, list, cancel."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -26,6 +27,7 @@ Wait = Annotated[
     float, QueryParameter(ge=0, le=limits.WAIT_S, description="answer once the job has ended, or after this")
 ]
 _CANCELS_AT_ONCE = 16
+Before = Annotated[str | None, QueryParameter(description="`next` of the page before", required=False)]
 Limit = Annotated[int, QueryParameter(ge=1, le=limits.PAGE_ROWS, description="rows of a page")]
 
 
@@ -161,11 +163,17 @@ async def list_jobs(
     target: filters.Target = None,
     catalogue: filters.Catalogue = None,
     label: filters.Labels = None,
-    before: Annotated[str | None, QueryParameter(description="`next` of the page before", required=False)] = None,
+    before: Before = None,
     limit: Limit = 50,
 ) -> views.JobPage:
     """Jobs, newest first, page by page."""
-    meant = filters.matching(status, target, catalogue, label)
+    return await page(context, caller, filters.matching(status, target, catalogue, label), before, limit)
+
+
+async def page(
+    context: Context, caller: Caller, meant: Callable[[Summary], bool], before: str | None, limit: int
+) -> views.JobPage:
+    """Those jobs that are meant, of those that the caller sees, newest first. Raises InputError."""
     last = context.projection.get(before) if before is not None else None
     if before is not None and (last is None or not caller.sees(last.group)):
         raise InputError("before", f"{before[:60]!r} is no job of this list", "Use the `next` of the page before.")
@@ -174,8 +182,8 @@ async def list_jobs(
         rows.append(row)
         if len(rows) > limit:
             break
-    page, more = rows[:limit], len(rows) > limit
-    return views.JobPage(await _with_progress(context, page), page[-1].uid if more else None)
+    shown, more = rows[:limit], len(rows) > limit
+    return views.JobPage(await _with_progress(context, shown), shown[-1].uid if more else None)
 
 
 async def _with_progress(context: Context, rows: list[Summary]) -> list[Summary]:

@@ -24,10 +24,12 @@ from tests.support.wait import until
 
 # Litestar adds the second and the third: the same once more, and a page that says that there is nothing.
 DESCRIPTION = ("/openapi.json", "/openapi.json/openapi.json", "/openapi.json/{path:str}")
-OPEN = {("GET", path) for path in ("/livez", "/readyz", *DESCRIPTION)}
+OPEN = {("GET", path) for path in ("/", "/page/x", "/livez", "/readyz", *DESCRIPTION)}
 NEEDS = {
     Scope.READ: """GET /jobs, GET /jobs/x, GET /jobs/x/graph, GET /jobs/x/results, GET /jobs/x/events, GET /events,
-        GET /schedules, GET /schedules/x, GET /catalogues, GET /catalogues/x, GET /queue, GET /workers""",
+        GET /schedules, GET /schedules/x, GET /catalogues, GET /catalogues/x, GET /queue, GET /workers,
+        GET /scaling, GET /deployment, GET /deployment/workers, GET /deployment/jobs, GET /deployment/jobs/x,
+        GET /deployment/accounts, GET /deployment/history, GET /deployment/changes""",
     Scope.SUBMIT: """POST /jobs, DELETE /jobs, DELETE /jobs/x, POST /jobs/x/retry, POST /schedules,
         PATCH /schedules/x, DELETE /schedules/x""",
     Scope.OPERATE: """PUT /catalogues/x, GET /accounts, GET /accounts/1, PATCH /accounts/1, POST /accounts/1/release,
@@ -80,7 +82,7 @@ async def test_a_scope_reaches_what_it_names_and_no_further(make_house: MakeHous
                 assert nobody.headers["www-authenticate"].startswith("Bearer")
                 assert nobody.headers["content-type"].startswith("application/problem+json")
                 for scope in scopes:
-                    if path == "/events" and scope.includes(needed):
+                    if path in ("/events", "/deployment/changes") and scope.includes(needed):
                         continue  # it would not end: test_a_token_sees_the_jobs_of_its_group_only reads it
                     reply = await http.request(method, path, headers=as_bearer(tokens[scope]))
                     allowed = scope.includes(needed)
@@ -112,7 +114,7 @@ async def test_streams_end_with_their_token(make_house: MakeHouse) -> None:
             assert stream.status_code == 200
             return "".join([part async for part in stream.aiter_text()])
 
-    paths = ("/events", f"/jobs/{uid}/events", f"/jobs/{uid}/results?follow=true")
+    paths = ("/events", "/deployment/changes", f"/jobs/{uid}/events", f"/jobs/{uid}/results?follow=true")
     streams = [asyncio.create_task(read(path)) for path in paths]
     done, _ = await asyncio.wait(streams, timeout=1)
     assert not done, [task.result() for task in done]

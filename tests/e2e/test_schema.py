@@ -15,7 +15,7 @@ from tests.support.process import clean_env
 
 SECONDS = int(os.environ.get("CUSCUTA_FUZZ_S", "60"))
 # Streams do not end by themselves; tests/e2e/test_events.py sends them bad input.
-ENDLESS = r"/events$"
+ENDLESS = r"/(events|changes)$"
 
 
 @pytest.mark.timeout(SECONDS + 240)

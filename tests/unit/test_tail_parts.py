@@ -63,7 +63,7 @@ def test_how_far_a_job_is_and_how_fast_its_queue_is_dealt_out() -> None:
 
 def test_trust_ends_with_the_first_hold_and_lives_on_with_touches() -> None:
     clock = HandClock()
-    holds = [Hold(cast(Delivery, None), clock, clock.seconds + s) for s in (5, 9)]
+    holds = [Hold(cast(Delivery, None), clock, clock.seconds, clock.seconds + s) for s in (5, 9)]
     trust = Trust(holds, clock)
     assert trust.holds()
     clock.seconds += 4.9

@@ -47,7 +47,7 @@ class Message:
 
 
 def hold(message: Message, clock: HandClock) -> Hold:
-    return Hold(cast(Delivery, message), clock, clock.seconds + 9)
+    return Hold(cast(Delivery, message), clock, clock.seconds, clock.seconds + 9)
 
 
 async def test_a_hold_is_touched_at_a_third_of_ack_wait_and_trusted_from_the_last_answer() -> None:

@@ -1,0 +1,46 @@
+"""A job's chunk map: every item in one cell, with what is known of it. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+from cuscuta import spans
+from cuscuta.spans import Span
+
+
+class CellState(StrEnum):
+    """What is known of a cell's items."""
+
+    WAITING = "waiting"  # nobody works on it, as far as the workers' last heartbeats tell
+    HELD = "held"  # a seat works on it
+    DONE = "done"
+    GIVEN_UP = "given_up"
+
+
+class Cell(Struct):
+    """Items `start` to `stop - 1`. `by` is who holds it, as `worker account`."""
+
+    start: int
+    stop: int
+    state: CellState
+    by: str | None = None
+
+
+def cells(
+    whole: Span, plan: Iterable[Span], stored: Sequence[Span], dead: Sequence[Span], held: Mapping[Span, str]
+) -> list[Cell]:
+    """The map: cut where the plan, a result, a grave or a holder's chunk begins or ends."""
+    done, given_up, holders = spans.union(stored), spans.union(dead), sorted(held)
+    found = []
+    for part in spans.cut(whole, (edge for span in (*plan, *stored, *dead, *held) for edge in span)):
+        by = None
+        if spans.meets(done, part):
+            state = CellState.DONE
+        elif spans.meets(given_up, part):
+            state = CellState.GIVEN_UP
+        else:
+            by = next((held[span] for span in holders if spans.inside(part, span)), None)
+            state = CellState.HELD if by else CellState.WAITING
+        found.append(Cell(part.start, part.stop, state, by))
+    return found

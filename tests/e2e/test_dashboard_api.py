@@ -1,0 +1,113 @@
+"""The dashboard's API: what it says is true, whoever asks. What it costs: `python -m tests.bench listing`."""
+
+import json
+from typing import Any
+
+from cuscuta.db import Scope
+from tests.conftest import MakeHouse
+from tests.support.house import House
+from tests.support.wait import until
+
+
+async def told(h: House, path: str = "") -> Any:
+    return await h.call("GET", f"/deployment{path}")
+
+
+async def test_it_follows_a_job_from_its_submission_to_its_end(make_house: MakeHouse) -> None:
+    h = await make_house(name="Garden")
+    await h.upstream(accounts=2, latency_ms=60)
+    await h.entry()
+    await h.accounts(2)
+    await h.catalogue(40)
+    first = await told(h)
+    assert (first["api"], first["name"], first["running_total"], first["workers"]) == (1, "Garden", 0, 0)
+    assert first["accounts"] == {"Idle": 2}
+    uid = await h.submit("player 1", key="lane", labels={"group": "red"})
+    behind = await h.submit("player 2", key="lane", labels={"group": "red"})
+    await until(lambda: _runs(h, uid), 10, "it runs")
+    waiting = await told(h)
+    assert [row["uid"] for row in waiting["waiting"]] == [behind]
+    assert (waiting["waiting_by_group"], waiting["waiting_by_priority"]) == ({"red": 1}, {"normal": 1})
+    cells = (await told(h, f"/jobs/{uid}"))["cells"]
+    assert {cell["state"] for cell in cells} == {"waiting"}
+    assert (cells[0]["start"], cells[-1]["stop"]) == (0, 40)
+    worker = await h.worker(seats="2")
+
+    async def half() -> Any:
+        detail = await told(h, f"/jobs/{uid}")
+        states = {cell["state"] for cell in detail["cells"]}
+        return detail if {"held", "done"} <= states else None
+
+    detail = await until(half, 20, "some of it is done and some is held", 0.05)
+    held = [cell for cell in detail["cells"] if cell["state"] == "held"]
+    (row,) = await told(h, "/workers")
+    assert {cell["by"].rsplit(" ", 1)[0] for cell in held} == {row["worker"]}
+    assert {seat["account"] for seat in row["seats"]} == {1, 2}
+    await h.ended(uid)
+    await h.ended(behind)
+    detail = await told(h, f"/jobs/{uid}")
+    assert {cell["state"] for cell in detail["cells"]} == {"done"}
+    assert [event["what"] for event in detail["events"]] == ["admitted", "completed"]
+
+    async def counted() -> bool:
+        minutes = (await told(h, "/history"))["minutes"]
+        return [sum(minute[what] for minute in minutes) for what in ("completed", "items")] == [2, 80]
+
+    await until(counted, 10, "both ends are counted")
+    found = await told(h, "/jobs?search=PLAYER 1")
+    assert [job["uid"] for job in found["jobs"]] == [uid]
+    worker.kill()
+
+    async def gone() -> bool:
+        return not await told(h, "/workers") and not (await told(h))["seats"]
+
+    await until(gone, 10, "the killed worker is not shown any more")
+
+
+async def _runs(h: House, uid: str) -> bool:
+    return uid in [job["uid"] for job in (await told(h))["running"]]
+
+
+async def test_changes_are_told_as_they_happen(make_house: MakeHouse) -> None:
+    h = await make_house()
+    await h.upstream(accounts=1, latency_ms=100)
+    await h.entry()
+    await h.accounts(1)
+    await h.catalogue(20)
+    uid = await h.submit()
+    await h.worker(seats="1")
+    done: list[int] = []
+    running: list[int] = []
+    async with h.http.stream("GET", f"/deployment/changes?uid={uid}") as answer:
+        kind = ""
+        async for line in answer.aiter_lines():
+            if line.startswith("event: "):
+                kind = line[7:]
+            if line.startswith("data: ") and kind == "job":
+                done.append(json.loads(line[6:])["job"]["progress"]["done"])
+                if done[-1] == 20:
+                    break
+            if line.startswith("data: ") and kind == "overview":
+                running.append(json.loads(line[6:])["running_total"])
+    assert done == sorted(set(done))  # told when something changed, and only then
+    assert 2 < len(done) < 8  # a second apart at least
+    assert 1 in running
+
+
+async def test_a_groups_token_sees_its_own_jobs_only(make_house: MakeHouse) -> None:
+    h = await make_house()
+    await h.entry()
+    await h.catalogue(5)
+    red, blue = [await h.submit(group, labels={"group": group}) for group in ("red", "blue")]
+    h.http.headers["authorization"] = f"Bearer {await h.token(Scope.READ, 'red')}"
+
+    async def sees() -> list[str]:
+        return [row["uid"] for row in (await told(h, "/jobs"))["jobs"]]
+
+    assert await until(sees, 10, "its job is listed") == [red]
+    overview = await told(h)
+    assert [row["uid"] for row in (*overview["running"], *overview["waiting"])] == [red]
+    await h.call("GET", f"/deployment/jobs/{blue}", 404)
+    await h.call("GET", f"/deployment/changes?uid={blue}", 404)
+    accounts = await told(h, "/accounts")
+    assert "email" not in json.dumps(accounts)
