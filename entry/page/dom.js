@@ -41,7 +41,7 @@ export function show(parent, ...children) {
 
 export function table(caption, heads, rows, empty) {
   if (!rows.length) return h("p", { class: "empty" }, empty ?? t("nothing"));
-  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+  return h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": caption },
     h("table", {}, h("caption", { class: "hidden" }, caption),
       h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))),
       h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell) => h("td", {}, cell ?? "–")))))));

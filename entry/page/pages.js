@@ -31,7 +31,7 @@ export function overview() {
         tile(`${t("seats")} (${number(o.seats_working)} ${t("working")})`, number(o.seats), !o.workers && o.running_total + o.waiting_total > 0),
         tile(`${t("accounts")}: ${accounts || "–"}`, number(Object.values(o.accounts).reduce((a, b) => a + b, 0))),
         tile(`${t("failed2")}, 60 min`, number(failed), failed > 0)),
-      card(t("running"), table(t("running"), [t("target"), t("catalogue"), t("progress"), "", t("rate"), t("eta")],
+      card(t("running"), table(t("running"), [t("target"), t("catalogue"), t("progress"), t("items"), t("rate"), t("eta")],
         o.running.map((job) => [link(job.uid, job.target), job.catalogue, bar(job.done, job.total, job.target),
           `${number(job.done)} / ${number(job.total)}`, job.rate_per_s ?? "–", duration(job.eta_s)]), t("noRunning"))),
       card(t("waiting"), table(t("waiting"), [t("target"), t("catalogue"), t("items"), t("priority"), t("group"), t("created")],
@@ -145,7 +145,7 @@ export function accounts() {
     h("div", { class: "tiles" }, Object.entries(health.states).map(([state, count]) => tile(state, number(count), state === "Disabled")),
       tile(t("free"), number(health.free))),
     names ? "" : h("p", { class: "empty" }, t("notAllowed")),
-    card(t("accounts"), table(t("accounts"), ["id", t("email"), t("state"), t("rating"), t("rests"), t("error"), ""], rows)));
+    card(t("accounts"), table(t("accounts"), ["id", t("email"), t("state"), t("rating"), t("rests"), t("error"), t("actions")], rows)));
   };
   return { start: (put) => start(put).catch((error) => put(h("h1", {}, t("accounts")), failure(error))) };
 }
@@ -153,7 +153,7 @@ export function accounts() {
 export function schedules() {
   const start = async (put) => {
     const page = await read("/schedules");
-    put(h("h1", {}, t("schedules")), card(t("schedules"), table(t("schedules"), ["id", t("when"), t("next"), t("target"), t("job"), t("error"), ""],
+    put(h("h1", {}, t("schedules")), card(t("schedules"), table(t("schedules"), ["id", t("when"), t("next"), t("target"), t("job"), t("error"), t("actions")],
       page.schedules.map((one) => [one.id, `${one.when} ${one.time_zone ?? ""}`, one.paused ? t("paused") : time(one.next[0]),
         one.job.target, one.last_uid ? link(one.last_uid, one.last_uid) : "–", one.error ?? "–",
         h("button", { onclick: async () => {
