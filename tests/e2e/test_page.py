@@ -18,7 +18,7 @@ CHROMIUM = Path("/usr/bin/chromium")
 SHOTS = Path(__file__).parents[2] / "out" / "screenshots"
 pytestmark = [
     pytest.mark.timeout(240),
-    pytest.mark.skipif(not CHROMIUM.exists(), reason="no Chromium: apt-get install chromium"),
+    pytest.mark.skipif(not CHROMIUM.exists(), reason="no /usr/bin/chromium: apt-get install chromium; .ci/run does"),
 ]
 expect.set_options(timeout=15_000)
 
