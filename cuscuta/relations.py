@@ -91,6 +91,14 @@ def faults(s: "Settings") -> list[str]:
         "webhook_url is set and webhook_secrets is not: webhooks are always signed. Set webhook_secrets.",
     )
     need(
+        all(re.fullmatch(r"[^=]{1,64}=\s*https?://[^\s/@]+(:\d+)?/?\s+\S+\s*", entry) for entry in s.fleet),
+        "fleet must be entries such as Garden=https://garden.example:8000 cus_1_…, separated by commas.",
+    )
+    need(
+        len({entry.partition("=")[0].strip() for entry in s.fleet}) == len(s.fleet),
+        "fleet names two deployments alike.",
+    )
+    need(
         not s.insecure or s.entry_host in LOOPBACK,
         f"insecure is set and entry_host is {s.entry_host}: anybody could do anything. Listen on 127.0.0.1, or "
         "unset insecure and make a token with: cuscuta tokens bootstrap",

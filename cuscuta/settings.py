@@ -22,7 +22,7 @@ _FILE = PREFIX + "CONFIG"
 _RESERVED = frozenset({_FILE, PREFIX + "URL", PREFIX + "TOKEN", PREFIX + "TOKEN_FILE"})
 
 
-_LISTS = frozenset({"secret_keys", "webhook_secrets"})
+_LISTS = frozenset({"secret_keys", "webhook_secrets", "fleet"})
 _SECRET = frozenset({"postgres_url", "nats_url", "nats_password", "webhook_url", *_LISTS})
 
 
@@ -64,6 +64,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     retention_s: Annotated[float, Meta(ge=1), _d("how long a job and its results stay after its end")] = 7 * 86_400.0
 
     name: Annotated[str, Meta(max_length=64), _d("what this deployment is called, on its dashboard")] = "cuscuta"
+    fleet: Annotated[list[str], _d("other deployments to look at from this one, each as name=https://host token")] = []
     entry_host: Annotated[str, _d("address that the REST API listens on")] = "127.0.0.1"
     entry_port: Annotated[int, Meta(ge=0, le=65535), _d("port of the REST API; 0 takes a free one")] = 8000
     insecure: Annotated[bool, _d("the REST API asks for no token; on loopback only")] = False

@@ -69,6 +69,7 @@ ROUTES = [
     deployment.show_accounts,
     deployment.show_history,
     deployment.follow_changes,
+    deployment.show_fleet,
     workers.list_workers,
     doctor.show_findings,
     secrets.rotate_secrets,

@@ -12,6 +12,7 @@ from cuscuta.db import Accounts, Database, Vault
 from cuscuta.health import Health
 from cuscuta.settings import Settings
 from entry.admission import Admission
+from entry.fleet import Fleet
 from entry.gate import Gate
 from entry.history import History
 from entry.progress import ProgressCache
@@ -36,6 +37,7 @@ class Context:
     feed: Feed
     progress: ProgressCache
     history: History
+    fleet: Fleet
 
 
 def provide_context(state: State) -> Context:

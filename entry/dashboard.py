@@ -1,9 +1,11 @@
 """What the dashboard shows, put together from the bus, the database and what this replica keeps in memory."""
 
 import asyncio
+import json
 from collections import Counter
 from datetime import datetime
 
+import msgspec
 from msgspec import Struct
 
 from cuscuta import __version__, spans
@@ -214,3 +216,20 @@ async def detail(context: Context, tag: JobTag) -> JobDetail:
         chunkmap.cells(essential.span, plan, stored, dead, held),
         [one.event for one in filed or ()],
     )
+
+
+def schema() -> dict[str, object]:
+    """JSON Schema (2020-12) of every answer, by its name: what docs/dashboard-api.schema.json holds."""
+    kinds = {"overview": Overview, "workers": list[WorkerView], "jobs": views.JobPage, "job": JobDetail,
+             "accounts": AccountsView, "history": HistoryView}  # fmt: skip
+    found, parts = msgspec.json.schema_components(kinds.values(), ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"Cuscuta dashboard API, version {API}",
+        "properties": dict(zip(kinds, found, strict=True)),
+        "$defs": parts,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(schema(), indent=1, sort_keys=True))

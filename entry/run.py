@@ -19,6 +19,7 @@ from entry import app
 from entry.admission import Admission
 from entry.context import Context
 from entry.firing import Firing
+from entry.fleet import Fleet
 from entry.gate import Gate
 from entry.history import History
 from entry.progress import ProgressCache
@@ -47,7 +48,7 @@ async def enter(process: Process) -> None:
     projection.on_end = history.ended
     context = Context(
         settings, clock, bus, database, accounts, vault, gate, projection, state, admission, waits, feed, progress,
-        history,
+        history, Fleet(settings.fleet, clock),
     )  # fmt: skip
     options = {"timeout_graceful_shutdown": _DRAIN_S}
     if settings.insecure:

@@ -174,7 +174,8 @@ async def _up(stack: Stack) -> int:
     async with stack.running():
         token, new = await admin_token(stack)
         await until_ready(Client(stack.url, token), stack)
-        show.messages.print(f"\nREST API   {stack.url}   described at {stack.url}/openapi.json", soft_wrap=True)
+        show.messages.print(f"\ndashboard  {stack.url}/", soft_wrap=True)
+        show.messages.print(f"REST API   {stack.url}   described at {stack.url}/openapi.json", soft_wrap=True)
         show.messages.print(f"NATS       {stack.nats.url}   look: nats -s {stack.nats.url} stream ls", soft_wrap=True)
         show.messages.print(f"PostgreSQL 127.0.0.1:{stack.postgres.port}   Ctrl-C stops everything\n")
         if new:

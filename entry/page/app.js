@@ -1,11 +1,11 @@
 // The frame: who is signed in, which page, what is live. Each page is a function of what it is told; see pages.js.
 import { ask, h, show } from "./dom.js";
 import { jobPage } from "./job.js";
-import { accounts, jobs, overview, schedules, workers } from "./pages.js";
+import { accounts, fleet, jobs, overview, schedules, workers } from "./pages.js";
 import { follow, read, token } from "./server.js";
 import { speak, spoken, t } from "./words.js";
 
-const PAGES = { "": overview, jobs, workers, accounts, schedules };
+const PAGES = { "": overview, jobs, workers, accounts, schedules, fleet };
 const main = document.getElementById("main");
 const live = document.getElementById("live");
 const banner = document.getElementById("banner");

@@ -150,6 +150,26 @@ export function accounts() {
   return { start: (put) => start(put).catch((error) => put(h("h1", {}, t("accounts")), failure(error))) };
 }
 
+export function fleet() {
+  const draw = async (put) => {
+    try {
+      const found = await read("/fleet");
+      if (!found.length) return put(h("h1", {}, t("fleet")), h("p", { class: "empty" }, t("noFleet")));
+      put(h("h1", {}, t("fleet")), found.map(({ name, url, figures, cause, seen_at }) => h("section", { class: cause ? "card stale" : "card", "aria-label": name },
+        h("div", { class: "row" }, h("h2", {}, h("a", { href: url, rel: "noreferrer" }, name)), h("span", { class: cause ? "badge failed" : "badge completed" }, cause ? t("stale") : t("live"))),
+        cause && h("p", { class: "failure" }, `${cause}. ${t("lastSeen")}: ${time(seen_at)}`),
+        figures && Object.entries(figures.parts).map(([part, why]) => h("p", { class: "failure" }, `${part}: ${why}`)),
+        figures && h("div", { class: "tiles" }, tile(t("running"), number(figures.running_total)), tile(t("waiting"), number(figures.waiting_total)),
+          tile(t("oldest"), figures.waiting_total ? duration(figures.oldest_waiting_s) : "–"), tile(t("throughput"), number(figures.items_per_s)),
+          tile(t("seats"), number(figures.seats)), tile(t("accounts"), number(Object.values(figures.accounts).reduce((a, b) => a + b, 0)))))));
+    } catch (error) {
+      put(h("h1", {}, t("fleet")), error.status === 403 ? h("p", { class: "empty" }, t("notAllowed")) : failure(error));
+    }
+  };
+  let timer = 0;
+  return { start: (put) => { draw(put); timer = setInterval(draw, 3000, put); }, leave: () => clearInterval(timer) };
+}
+
 export function schedules() {
   const start = async (put) => {
     const page = await read("/schedules");

@@ -17,6 +17,7 @@ from cuscuta.model import JobStatus
 from entry import access, dashboard, filters, views
 from entry.caller import Caller
 from entry.context import Context
+from entry.fleet import Sighting
 from entry.problems import REFUSALS
 from entry.routes.jobs import Before, Limit, find, page
 
@@ -79,6 +80,12 @@ async def show_history(context: Context) -> dashboard.HistoryView:
     """Ends, items, durations and kinds of failures, by minute and by hour."""
     now = context.clock.wall()
     return dashboard.HistoryView(context.history.minutes(now), context.history.hours(now))
+
+
+@get("/fleet", opt=access.OPERATE, tags=["dashboard"], summary="Other deployments", responses=REFUSALS)
+async def show_fleet(context: Context) -> list[Sighting]:
+    """The deployments of `CUSCUTA_FLEET`: each is asked for a second at most; of one that hangs, what was last seen."""
+    return await context.fleet.look()
 
 
 @get("/deployment/changes", opt=access.READ, tags=["dashboard"], summary="Follow changes", responses=REFUSALS)

@@ -33,7 +33,7 @@ NEEDS = {
     Scope.SUBMIT: """POST /jobs, DELETE /jobs, DELETE /jobs/x, POST /jobs/x/retry, POST /schedules,
         PATCH /schedules/x, DELETE /schedules/x""",
     Scope.OPERATE: """PUT /catalogues/x, GET /accounts, GET /accounts/1, PATCH /accounts/1, POST /accounts/1/release,
-        GET /doctor""",
+        GET /doctor, GET /fleet""",
     Scope.ADMIN: """POST /accounts, POST /accounts/import, DELETE /accounts/1, POST /secrets/rotate, POST /tokens,
         GET /tokens, DELETE /tokens/1""",
 }

@@ -1,7 +1,11 @@
 """The dashboard's API: what it says is true, whoever asks. What it costs: `python -m tests.bench listing`."""
 
 import json
+from pathlib import Path
 from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
 
 from cuscuta.db import Scope
 from tests.conftest import MakeHouse
@@ -15,7 +19,7 @@ async def told(h: House, path: str = "") -> Any:
 
 async def test_it_follows_a_job_from_its_submission_to_its_end(make_house: MakeHouse) -> None:
     h = await make_house(name="Garden")
-    await h.upstream(accounts=2, latency_ms=60)
+    await h.upstream(accounts=2, latency_ms=250)
     await h.entry()
     await h.accounts(2)
     await h.catalogue(40)
@@ -66,6 +70,29 @@ async def test_it_follows_a_job_from_its_submission_to_its_end(make_house: MakeH
 
 async def _runs(h: House, uid: str) -> bool:
     return uid in [job["uid"] for job in (await told(h))["running"]]
+
+
+async def test_its_answers_are_what_its_description_says(make_house: MakeHouse) -> None:
+    """docs/dashboard-api.schema.json, by which quite another system could offer the same."""
+    h = await make_house()
+    await h.upstream(accounts=2)
+    await h.entry()
+    await h.worker(seats="2")
+    await h.accounts(2)
+    await h.catalogue(10)
+    uid, bad = await h.submit("player 1", labels={"group": "a"}), await h.submit("unknown player")
+    for one in (uid, bad):
+        await h.ended(one)
+    described = json.loads((Path(__file__).parents[2] / "docs" / "dashboard-api.schema.json").read_text())
+    paths = {"overview": "", "workers": "/workers", "jobs": "/jobs", "job": f"/jobs/{bad}", "accounts": "/accounts",
+             "history": "/history"}  # fmt: skip
+    assert set(paths) == set(described["properties"])
+    for name, path in paths.items():
+        answer = await told(h, path)
+        jsonschema.validate(answer, {**described["properties"][name], "$defs": described["$defs"]})
+        assert answer
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"api": "1"}, {**described["properties"]["overview"], "$defs": described["$defs"]})
 
 
 async def test_changes_are_told_as_they_happen(make_house: MakeHouse) -> None:

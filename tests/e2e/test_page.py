@@ -4,7 +4,9 @@ Screenshots go to `out/screenshots`.
 """
 
 import re
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -59,7 +61,7 @@ async def good(page: Page, name: str) -> None:
     assert page.faults == []  # type: ignore[attr-defined]
 
 
-async def deployment(make_house: MakeHouse, items: int = 60, latency_ms: float = 60) -> House:
+async def deployment(make_house: MakeHouse, items: int = 60, latency_ms: float = 200) -> House:
     h = await make_house(name="Garden")
     await h.upstream(accounts=3, latency_ms=latency_ms)
     await h.entry()
@@ -169,6 +171,38 @@ async def test_accounts_are_imported_and_taken_out(make_house: MakeHouse, browse
     await expect(row.get_by_role("cell", name="Disabled")).to_be_visible()
     assert "a password" not in await page.content()
     await good(page, "accounts")
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """An address where every connection is taken, by the kernel, and nothing is ever said."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(64)
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+async def test_a_fleet_of_which_one_hangs_and_one_refuses(make_house: MakeHouse, browser: Browser) -> None:
+    h = await deployment(make_house)
+    mine, secret = str(h.http.base_url).rstrip("/"), token(h)
+    with silent() as nobody:
+        entries = [f"Near={mine} {secret}", f"Hangs={nobody} {secret}", f"Refuses={mine} cus_1_wrong"]
+        await h.entry(fleet=",".join(entries))
+        page = await opened(browser, h)
+        await page.get_by_role("link", name="Fleet").click()
+        near, hangs, refuses = (page.get_by_role("region", name=name) for name in ("Near", "Hangs", "Refuses"))
+        await expect(near.get_by_text("live")).to_be_visible()
+        await expect(hangs.get_by_text("no answer within 1 s")).to_be_visible()
+        await expect(refuses.get_by_text("answered 401")).to_be_visible()
+        await good(page, "fleet")
+        assert secret not in await page.content()
+        answer = await h.http.get("/fleet")
+        assert secret not in answer.text
+        assert [one["figures"] is not None for one in answer.json()] == [True, False, False]
+        first = next(proc for proc in h.procs if "entry" in proc.name)
+        first.kill()
+        await expect(near.get_by_text("last seen")).to_be_visible()
+        await expect(near.get_by_text("Running")).to_be_visible()  # what was seen last stays
 
 
 async def test_it_says_when_the_server_is_away_and_comes_back(make_house: MakeHouse, browser: Browser) -> None:
