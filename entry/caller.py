@@ -25,6 +25,11 @@ class Caller(Struct, frozen=True):
         """Whether a group's jobs are any of its business; of None, whose group is not known, only `operate`'s."""
         return self.scope.includes(Scope.OPERATE) or group == self.group
 
+    @property
+    def view(self) -> str:
+        """Callers of the same one see the same jobs."""
+        return "all" if self.scope.includes(Scope.OPERATE) else f"group {self.group}"
+
     def own(self, job: JobT) -> JobT:
         """A job as this caller may submit it: labelled with its group, as what follows it. Raises InputError (403)."""
         group = self._group(job, "labels.group") or self.group

@@ -1,12 +1,16 @@
 """A job's chunk map: every item in one cell, with what is known of it. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
 
 from cuscuta import spans
 from cuscuta.spans import Span
+
+SHOWN = 2_000  # chunks and results of their own; above that, cells are merged
+_NEAR = 8
 
 
 class CellState(StrEnum):
@@ -28,19 +32,23 @@ class Cell(Struct):
 
 
 def cells(
-    whole: Span, plan: Iterable[Span], stored: Sequence[Span], dead: Sequence[Span], held: Mapping[Span, str]
+    whole: Span, plan: Sequence[Span], stored: Sequence[Span], dead: Sequence[Span], held: Mapping[Span, str]
 ) -> list[Cell]:
     """The map: cut where the plan, a result, a grave or a holder's chunk begins or ends."""
     done, given_up, holders = spans.union(stored), spans.union(dead), sorted(held)
+    starts = [span.start for span in holders]
+    if len(plan) + len(stored) > SHOWN:  # nobody sees so many: what is alike and touches is one cell
+        plan, stored = (), done
     found = []
     for part in spans.cut(whole, (edge for span in (*plan, *stored, *dead, *held) for edge in span)):
-        by = None
+        by, at = None, bisect_right(starts, part.start)
         if spans.meets(done, part):
             state = CellState.DONE
         elif spans.meets(given_up, part):
             state = CellState.GIVEN_UP
         else:
-            by = next((held[span] for span in holders if spans.inside(part, span)), None)
+            near = holders[max(0, at - _NEAR) : at]  # nearly all are disjoint
+            by = next((held[span] for span in near if spans.inside(part, span)), None)
             state = CellState.HELD if by else CellState.WAITING
         found.append(Cell(part.start, part.stop, state, by))
     return found

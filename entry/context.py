@@ -1,6 +1,7 @@
 """What the routes work with, made once in `run`."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from litestar.datastructures import State
 
@@ -16,6 +17,7 @@ from entry.fleet import Fleet
 from entry.gate import Gate
 from entry.history import History
 from entry.progress import ProgressCache
+from entry.shared import Shared
 from entry.waits import Waits
 
 
@@ -38,6 +40,7 @@ class Context:
     progress: ProgressCache
     history: History
     fleet: Fleet
+    shared: Shared[Any]
 
 
 def provide_context(state: State) -> Context:

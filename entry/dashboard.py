@@ -1,6 +1,7 @@
 """What the dashboard shows, put together from the bus, the database and what this replica keeps in memory."""
 
 import asyncio
+import heapq
 import json
 from collections import Counter
 from datetime import datetime
@@ -11,6 +12,7 @@ from msgspec import Struct
 from cuscuta import __version__, spans
 from cuscuta.broker.catalogues import CatalogueMissing
 from cuscuta.broker.projection import Summary
+from cuscuta.codec import RecordError
 from cuscuta.model import Event, JobStatus, JobTag, Presence
 from cuscuta.spans import Span
 from entry import chunkmap, views
@@ -62,7 +64,7 @@ class Overview(Struct):
 class SeatView(Struct):
     """One account at work: what on (null: idle), its rating, and how long an item takes it."""
 
-    account: int
+    account: str
     rate: float
     item_s: float | None
     uid: str | None
@@ -115,13 +117,10 @@ class HistoryView(Struct):
 async def overview(context: Context, caller: Caller) -> Overview:
     """One screen, of the jobs that the token sees. Raises BrokerUnavailable, DatabaseUnavailable."""
     now = context.clock.wall()
-    rows = sorted(
-        (row for row in context.projection.open_jobs() if caller.sees(row.group)),
-        key=lambda row: (row.priority.rank, row.place),
-    )
+    rows = [row for row in context.projection.open_jobs() if caller.sees(row.group)]
     waiting = [row for row in rows if row.status is JobStatus.QUEUEING]
     running = [row for row in rows if row.status is JobStatus.PENDING]
-    shown = running[:SHOWN]
+    shown = heapq.nsmallest(SHOWN, running, key=_turn)
     workers, states = await asyncio.gather(context.bus.workers(), context.accounts.states())
     done = await asyncio.gather(*(context.progress.done(row.uid) for row in shown))
     oldest = max(((now - row.created_at).total_seconds() for row in waiting), default=0.0)
@@ -136,7 +135,7 @@ async def overview(context: Context, caller: Caller) -> Overview:
         parts=dict(causes),
         running=[_running(row, count or 0, now) for row, count in zip(shown, done, strict=True)],
         running_total=len(running),
-        waiting=waiting[:SHOWN],
+        waiting=heapq.nsmallest(SHOWN, waiting, key=_turn),
         waiting_total=len(waiting),
         waiting_by_priority=dict(Counter(str(row.priority) for row in waiting)),
         waiting_by_group=dict(Counter(row.group for row in waiting).most_common(SHOWN)),
@@ -147,6 +146,10 @@ async def overview(context: Context, caller: Caller) -> Overview:
         items_per_s=round(sum(paces), 1),
         accounts=states,
     )
+
+
+def _turn(row: Summary) -> tuple[int, tuple[datetime, str]]:
+    return row.priority.rank, row.place
 
 
 def _running(row: Summary, done: int, now: datetime) -> RunningJob:
@@ -176,20 +179,28 @@ def worker_view(context: Context, caller: Caller, worker: Presence) -> WorkerVie
     """A worker, without the jobs that the token does not see."""
     seats = []
     for (account, rate), doing in zip(worker.accounts.items(), worker.working, strict=False):
-        uid, _, span = doing.partition(" ")
-        row = context.projection.get(uid)
-        busy = doing != "idle"
-        seen = busy and caller.sees(row.group if row else None)
+        uid, span = _at(doing)
+        row = context.projection.get(uid or "")
+        seen = uid is not None and caller.sees(row.group if row else None)
         seats.append(
             SeatView(
-                account=int(account),
+                account=account,
                 rate=rate,
                 item_s=worker.item_s.get(account),
-                uid=(uid if seen else "a job of another group") if busy else None,
-                span=spans.parse(span) if seen else None,
+                uid=uid if seen else "a job of another group" if uid else None,
+                span=span if seen else None,
             )
         )
     return WorkerView(worker.worker, worker.version, worker.started_at, worker.at, seats)
+
+
+def _at(doing: str) -> tuple[str | None, Span | None]:
+    """The job and the span that a seat says it is at; what was put there by hand is nothing."""
+    uid, _, span = doing.partition(" ")
+    try:
+        return (None, None) if uid == "idle" else (uid, spans.parse(span))
+    except ValueError:
+        return None, None
 
 
 async def detail(context: Context, tag: JobTag) -> JobDetail:
@@ -203,14 +214,14 @@ async def detail(context: Context, tag: JobTag) -> JobDetail:
         try:
             grid = await bus.catalogues.grid(essential.catalogue)
             plan = spans.divide(grid, essential.span, tag.queue.seats, essential.policy, essential.chunk_items)
-        except CatalogueMissing:
+        except (CatalogueMissing, RecordError):
             plan = []
     held: dict[Span, str] = {}
     for worker in workers if not tag.status.terminal else ():
         for account, doing in zip(worker.accounts, worker.working, strict=False):
-            job, _, span = doing.partition(" ")
-            if job == uid:
-                held[spans.parse(span)] = f"{worker.worker} {account}"
+            job, span = _at(doing)
+            if job == uid and span:
+                held[span] = f"{worker.worker} {account}"
     return JobDetail(
         views.job(tag, stored, None, context.clock.wall()),
         chunkmap.cells(essential.span, plan, stored, dead, held),

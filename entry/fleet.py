@@ -79,7 +79,7 @@ class Fleet:
                 figures = msgspec.json.decode(await _body(answer), type=Figures)
         except TimeoutError:
             cause = f"no answer within {LIMIT_S:g} s"
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             cause = "answered something else than the dashboard's API"
         except (aiohttp.ClientError, OSError, ValueError) as error:
             cause = str(error).replace(one.token, "***") or type(error).__name__
@@ -101,5 +101,5 @@ async def _body(answer: aiohttp.ClientResponse) -> bytes:
 def _parse(entry: str) -> _Neighbour:
     """`name=url token`, as `cuscuta.relations` has checked it."""
     name, _, rest = entry.partition("=")
-    url, _, token = rest.strip().partition(" ")
+    url, token = rest.split(None, 1)
     return _Neighbour(name.strip(), url.rstrip("/"), token.strip())

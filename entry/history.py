@@ -9,8 +9,8 @@ from msgspec import Struct, field
 from cuscuta.broker.projection import Summary
 from cuscuta.model import JobStatus, JobTag
 
-MINUTES, HOURS = 60, 24
-# Upper bounds of durations in seconds: each about 1.5 times the one before, so a quantile is right within a quarter.
+MINUTES, HOURS, _KINDS = 60, 24, 100
+# Upper bounds of durations in seconds, each 1.5 times the one before; their middle is right within a quarter.
 BOUNDS_S = tuple(round(0.1 * 1.5**n, 3) for n in range(35))
 
 
@@ -37,18 +37,19 @@ class _Counts:
     def add(self, tag: JobTag, row: Summary) -> None:
         self.ends[row.status] += 1
         self.items += row.done
-        self.kinds.update(tag.failure_counts)
+        for kind, count in tag.failure_counts.items():
+            self.kinds[kind if kind in self.kinds or len(self.kinds) < _KINDS else "Other"] += count
         if row.admitted_at and row.ended_at:
             taken = (row.ended_at - row.admitted_at).total_seconds()
             self.durations[sum(taken > bound for bound in BOUNDS_S)] += 1
 
     def quantile(self, share: float) -> float | None:
-        """The bound below which that share of the durations lies."""
+        """About the duration below which that share of them lies."""
         want = share * sum(self.durations)
         for n, count in enumerate(self.durations):
             want -= count
             if count and want <= 0:
-                return BOUNDS_S[min(n, len(BOUNDS_S) - 1)]
+                return float(round(BOUNDS_S[min(n, len(BOUNDS_S) - 1)] / 1.5**0.5, 3))
         return None
 
     def bucket(self, at: datetime) -> Bucket:
@@ -65,7 +66,7 @@ class _Counts:
 
 
 class History:
-    """Counts ends. A job's end counts once, at the time that its tag names, whenever this replica hears of it."""
+    """Counts ends, each at the time that the tag names; a job that was retried ends more than once."""
 
     def __init__(self) -> None:
         self._by = {60: OrderedDict[int, _Counts](), 3600: OrderedDict[int, _Counts]()}

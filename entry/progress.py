@@ -1,32 +1,25 @@
 """How far running jobs are, read at most twice a second each, however many ask."""
 
-import asyncio
+from functools import partial
 
 from cuscuta import limits, spans
 from cuscuta.broker import Bus
 from cuscuta.errors import BrokerUnavailable
+from entry.shared import Shared
 
 _FRESH_S = 0.5
 
 
 class ProgressCache:
-    """Items done, by uid; those asked for last only. Whoever asks while somebody reads waits for the same answer."""
+    """Items done, by uid."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._known: dict[str, tuple[float, asyncio.Task[int | None]]] = {}
+        self._known = Shared[int | None](bus.clock, _FRESH_S, limits.PROGRESS_KEPT)
 
     async def done(self, uid: str) -> int | None:
         """Items that have a stored result; None while NATS is away."""
-        now = self._bus.clock.monotonic()
-        at, reading = self._known.get(uid, (now - _FRESH_S, None))
-        if reading is None or now - at >= _FRESH_S:
-            reading = asyncio.ensure_future(self._read(uid))
-            self._known.pop(uid, None)
-            self._known[uid] = now, reading
-            while len(self._known) > limits.PROGRESS_KEPT:
-                del self._known[next(iter(self._known))]
-        return await asyncio.shield(reading)
+        return await self._known.get(uid, partial(self._read, uid))
 
     async def _read(self, uid: str) -> int | None:
         try:

@@ -23,6 +23,7 @@ from entry.fleet import Fleet
 from entry.gate import Gate
 from entry.history import History
 from entry.progress import ProgressCache
+from entry.shared import Shared
 from entry.upkeep import keep_streams
 from entry.waits import Waits
 from entry.webhooks import Webhooks
@@ -48,7 +49,7 @@ async def enter(process: Process) -> None:
     projection.on_end = history.ended
     context = Context(
         settings, clock, bus, database, accounts, vault, gate, projection, state, admission, waits, feed, progress,
-        history, Fleet(settings.fleet, clock),
+        history, Fleet(settings.fleet, clock), Shared(clock, 0.9, 1_000),
     )  # fmt: skip
     options = {"timeout_graceful_shutdown": _DRAIN_S}
     if settings.insecure:

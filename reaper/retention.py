@@ -23,6 +23,7 @@ class Retention:
         suspects = {uid for uid in await scene.bus.results.jobs() if scene.projection.get(uid) is None}
         mended = 0
         for uid in list(self._patience.over(suspects))[: limits.DUTY_BATCH]:
+            before = await scene.bus.results.revision()
             if await scene.bus.tags.get(uid) is None:
-                mended += await scene.bus.results.forget(uid) > 0
+                mended += await scene.bus.results.forget(uid, before) > 0
         return mended

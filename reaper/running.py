@@ -29,7 +29,7 @@ class LostRunning:
             self._patience.over(set())
             return 0
         bus = scene.bus
-        consumers, active = await bus.work.job_consumers(), set(await bus.active_bucket.keys())
+        consumers, active = await bus.work.job_consumers(), {job.uid for job in await bus.active_jobs()}
         mended = 0
         for uid in self._patience.over({u for u in uids if u not in consumers or u not in active}):
             scene.log.warning("a running job lost its consumer or active entry; mended", uid=uid)

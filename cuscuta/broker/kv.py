@@ -61,9 +61,13 @@ class Bucket:
         """Store a value, whatever was there."""
         return await self._broker.publish(self._subject(key), value)
 
-    async def purge(self, key: str) -> int:
-        """Remove a key, or all keys of a filter; how many."""
-        body = {"filter": self._subject(key)}
+    async def revision(self) -> int:
+        """The revision of what was written last, whatever its key."""
+        return int((await self._broker.api(f"STREAM.INFO.{self._stream}"))["state"]["last_seq"])
+
+    async def purge(self, key: str, until: int | None = None) -> int:
+        """Remove a key, or all keys of a filter, or of those what was written up to a revision; how many."""
+        body: dict[str, str | int] = {"filter": self._subject(key), **({} if until is None else {"seq": until + 1})}
         return int((await self._broker.api(f"STREAM.PURGE.{self._stream}", body)).get("purged", 0))
 
     async def keys(self, key: str = ">") -> list[str]:

@@ -139,10 +139,18 @@ class Results:
             missing = [span for span in missing if span not in seen]
         return found
 
-    async def forget(self, uid: str) -> int:
-        """Remove all results and all graves of a job; how many records."""
+    async def revision(self) -> int:
+        """Of what was stored last, of any job; from the leader."""
+        return await self._bucket.revision()
+
+    async def forget(self, uid: str, until: int) -> int:
+        """Remove what results a job had up to a revision, and its graves; how many records.
+
+        The revision is one from before the job was found to be none: this call may be held up for so long that another
+        job of the uid has begun, and ended.
+        """
         await self.forget_graves(uid)
-        return await self._bucket.purge(subjects.results_of(uid))
+        return await self._bucket.purge(subjects.results_of(uid), until)
 
     async def forget_graves(self, uid: str) -> None:
         """Let what was given up count as missing again."""

@@ -30,6 +30,7 @@ async def submit(bus: Bus, uid: str, essential: Essential, *, named: bool = Fals
     if bus.work.messages > limits.BACKLOG_MESSAGES:
         raise QueueFull(10077, f"more than {limits.BACKLOG_MESSAGES:,} messages wait")
     tag = JobTag(uid, JobStatus.QUEUEING, essential, Queue(bus.clock.wall()), run_ids=[uid])
+    before = await bus.broker.insist(bus.results.revision) if named else 0
     standing, revision = None, 0
     while standing is None and not (revision := await bus.broker.insist(lambda: bus.tags.create(tag))):
         standing = await bus.broker.insist(lambda: bus.tags.read(uid))  # None: it expired between the two calls
@@ -37,7 +38,7 @@ async def submit(bus: Bus, uid: str, essential: Essential, *, named: bool = Fals
         must_be_alike(standing.tag, essential.digest)
     accepted = standing or Known(tag, revision)
     if named and standing is None:
-        await bus.broker.insist(lambda: bus.results.forget(uid))
+        await bus.broker.insist(lambda: bus.results.forget(uid, before))
     if accepted.tag.status is JobStatus.QUEUEING:
         await bus.broker.insist(lambda: begin(bus, accepted, offer))
     return accepted.tag

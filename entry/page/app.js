@@ -10,6 +10,7 @@ const main = document.getElementById("main");
 const live = document.getElementById("live");
 const banner = document.getElementById("banner");
 let leave = () => {};
+let turn = 0; // which visit of a page this is: what an earlier one waited for is not drawn any more
 
 function state(name, error) {
   live.textContent = name === "live" ? t("live") : t("lost");
@@ -17,7 +18,10 @@ function state(name, error) {
   const trouble = error && error.status !== 0 ? error.message : "";
   banner.hidden = name === "live";
   banner.textContent = name === "live" ? "" : [t("offline"), trouble].filter(Boolean).join(" ");
-  if (name === "refused") route();
+  if (name === "refused" && error.status === 401) {
+    token.set("");
+    signIn();
+  }
 }
 
 async function signIn() {
@@ -54,20 +58,23 @@ function frame(page) {
 
 async function route() {
   leave();
-  const [page, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
+  const mine = ++turn;
+  const [page, uid] = location.hash.replace(/^#\/?/, "").split("/");
   frame(page);
   try {
     if (!token.get()) await read("/deployment"); // open on a box that asks for no token
   } catch (error) {
-    if (error.status === 401) return signIn();
+    if (error.status === 401) return mine === turn && signIn();
   }
-  const draw = page === "job" ? jobPage(decodeURIComponent(rest[0] ?? "")) : PAGES[page]?.();
+  if (mine !== turn) return;
+  const draw = page === "job" ? jobPage(uid ?? "") : Object.hasOwn(PAGES, page) ? PAGES[page]() : null;
   if (!draw) return show(main, h("h1", {}, t("notFound")));
   show(main, h("p", { class: "empty", role: "status" }, t("loading")));
   let gone = false;
   const put = (...children) => { if (!gone) show(main, ...children); };
   const stop = follow(draw.path ?? "/deployment/changes", { state: (name, error) => !gone && state(name, error), on: (event, data) => {
     if (event === "overview") {
+      state("live");
       document.getElementById("name").textContent = data.name;
       document.title = `${data.name} – ${data.running_total} / ${data.waiting_total}`;
     }
@@ -83,6 +90,7 @@ document.getElementById("sign-out").addEventListener("click", async () => {
   if (await ask(t("signOut"), "", t("signOut"))) { token.set(""); route(); }
 });
 addEventListener("hashchange", () => { route(); main.focus(); });
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 addEventListener("offline", () => state("lost"));
 speak(spoken());
 route();

@@ -33,8 +33,13 @@ export function bar(done, total, label) {
 }
 
 // Widths are set through the style object: the page's policy allows no inline styles.
+// What is drawn anew keeps the focus, and is not drawn under a finger: the next news draws it.
 export function show(parent, ...children) {
+  if (parent.querySelector(":active") && parent.childElementCount > 1) return;
+  const focused = parent.contains(document.activeElement) && document.activeElement !== parent ? document.activeElement : null;
+  const same = (element) => element.tagName === focused.tagName && element.textContent === focused.textContent;
   parent.replaceChildren(...children.flat().filter(Boolean));
+  if (focused && !parent.contains(focused)) [...parent.querySelectorAll(focused.tagName)].find(same)?.focus({ preventScroll: true });
   for (const fill of parent.querySelectorAll("[data-share]")) fill.style.inlineSize = `${fill.dataset.share}%`;
   for (const column of parent.querySelectorAll("[data-height]")) column.style.blockSize = `${column.dataset.height}%`;
 }

@@ -37,7 +37,7 @@ export function jobPage(uid) {
       h("div", { class: "tile" }, h("b", { id: "done" }, `${number(job.progress.done)} / ${number(job.progress.total)}`), bar(job.progress.done, job.progress.total, t("progress"))),
       h("div", { class: "tile" }, h("b", {}, ended ? duration((new Date(job.ended_at) - new Date(job.admitted_at ?? job.created_at)) / 1000) : duration(job.eta_s)), h("span", {}, ended ? t("ended") : t("eta"))),
       h("div", { class: "tile" }, h("b", {}, job.rate_per_s ?? "–"), h("span", {}, t("rate"))),
-      h("div", { class: "tile" }, h("b", {}, number(job.failures.length)), h("span", {}, t("failures")))),
+      h("div", { class: "tile" }, h("b", {}, number(Object.values(job.failure_counts).reduce((a, b) => a + b, 0))), h("span", {}, t("failures")))),
     chunkMap(cells),
     h("section", { class: "card", "aria-label": t("failures") }, h("h2", {}, t("failures")),
       table(t("failures"), [t("kind"), t("message"), t("items"), t("when")], job.failures.slice(-20).reverse().map((one) =>

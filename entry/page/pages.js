@@ -79,15 +79,20 @@ export function jobs() {
     ["queueing", "pending", "completed", "failed", "cancelled"].map((name) => h("option", { value: name }, t(name))));
   const search = h("input", { type: "search", placeholder: t("search"), "aria-label": t("search") });
   const list = h("div", { "aria-live": "polite" });
+  let asked = 0;
+  let drawn = 0;
   const load = async () => {
+    const mine = ++asked;
+    drawn = Date.now();
     const query = new URLSearchParams({ limit: "50", search: search.value });
     if (status.value) query.set("status", status.value);
     if (before) query.set("before", before);
     try {
       page = await read(`/deployment/jobs?${query}`);
     } catch (error) {
-      return list.replaceChildren(failure(error));
+      return mine === asked && list.replaceChildren(failure(error));
     }
+    if (mine !== asked) return; // a later question has been asked
     list.replaceChildren(table(t("jobs"), [t("target"), t("status"), t("items"), t("priority"), t("failures"), t("created"), t("ended")],
       page.jobs.map((job) => [link(job.uid, job.target), badge(job.status), `${number(job.done)} / ${number(job.items)}`, job.priority,
         job.failures ? number(job.failures) : "–", time(job.created_at), time(job.ended_at)])),
@@ -102,7 +107,7 @@ export function jobs() {
         h("div", { class: "row" }, search, status), list);
       load();
     },
-    on: (event) => { if (event === "overview" && !before && !document.hidden) load(); },
+    on: (event) => { if (event === "overview" && !before && !document.hidden && Date.now() - drawn > 3000) load(); },
   };
 }
 

@@ -1,5 +1,6 @@
 // The API: requests with the token of this tab, and streams that come back by themselves.
 const KEY = "cuscuta-token";
+const SILENT_MS = 40_000; // a stream says something every 15 s
 
 export const token = {
   get: () => sessionStorage.getItem(KEY) ?? "",
@@ -81,7 +82,9 @@ async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
+    const silence = setTimeout(() => reader.cancel(), SILENT_MS);
     const { value, done } = await reader.read();
+    clearTimeout(silence);
     if (done) return;
     text = (text + value).replaceAll("\r\n", "\n");
     for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {

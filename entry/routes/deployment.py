@@ -1,7 +1,9 @@
 """The dashboard's API, which quite another system could offer too: docs/dashboard-api.md."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated
 
 from litestar import get
@@ -11,8 +13,8 @@ from litestar.response.sse import ServerSentEventMessage
 
 from cuscuta.broker.projection import Summary
 from cuscuta.clock import wait_for_event
-from cuscuta.codec import encode
-from cuscuta.errors import BrokerUnavailable, DatabaseUnavailable
+from cuscuta.codec import RecordError, encode
+from cuscuta.errors import BrokerRefused, BrokerUnavailable, DatabaseUnavailable, InputError
 from cuscuta.model import JobStatus
 from entry import access, dashboard, filters, views
 from entry.caller import Caller
@@ -22,13 +24,21 @@ from entry.problems import REFUSALS
 from entry.routes.jobs import Before, Limit, find, page
 
 _EVERY_S, _PING_S = 1.0, 15.0
+_AT = re.compile(rb'"at":"[^"]*"')  # that time goes on is no news
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 @get("/deployment", opt=access.READ, tags=["dashboard"], summary="dashboard.Overview", responses=REFUSALS)
 async def show_overview(context: Context, caller: Caller) -> dashboard.Overview:
     """Everything for one screen, of the jobs that the token sees."""
-    return await dashboard.overview(context, caller)
+    return await _shared_overview(context, caller)
+
+
+async def _shared_overview(context: Context, caller: Caller) -> dashboard.Overview:
+    """One for all who see the same jobs, once a second."""
+    found = await context.shared.get(caller.view, partial(dashboard.overview, context, caller))
+    assert isinstance(found, dashboard.Overview)  # noqa: S101 - no uid is a view
+    return found
 
 
 @get("/deployment/workers", opt=access.READ, tags=["dashboard"], summary="Workers and seats", responses=REFUSALS)
@@ -108,7 +118,7 @@ async def _changes(context: Context, caller: Caller, uid: str | None) -> AsyncIt
         while not feed.closed and await context.gate.lasts(caller):
             began = clock.monotonic()
             for name, data in await _news(context, caller, uid):
-                if last.get(name) != data:
+                if _AT.sub(b"", last.get(name, b"")) != _AT.sub(b"", data):
                     last[name], said = data, began
                     yield ServerSentEventMessage(event=name, data=data.decode())
             if began - said >= _PING_S:
@@ -120,11 +130,12 @@ async def _changes(context: Context, caller: Caller, uid: str | None) -> AsyncIt
 async def _news(context: Context, caller: Caller, uid: str | None) -> list[tuple[str, bytes]]:
     found = []
     try:
-        overview = await dashboard.overview(context, caller)
-        found.append(("overview", encode(overview)))
+        found.append(("overview", encode(await _shared_overview(context, caller))))
         if uid is not None:
-            found.append(("job", encode(await dashboard.detail(context, await find(context, caller, uid)))))
-    except (BrokerUnavailable, DatabaseUnavailable) as error:
+            tag = await find(context, caller, uid)
+            make = partial(dashboard.detail, context, tag)
+            found.append(("job", encode(await context.shared.get((uid, tag.status), make))))
+    except (BrokerUnavailable, BrokerRefused, DatabaseUnavailable, InputError, RecordError) as error:
         found.append(("trouble", encode({"cause": str(error)})))
     return found
 

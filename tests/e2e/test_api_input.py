@@ -85,7 +85,7 @@ async def test_unknown_things_are_404_and_wrong_methods_405(make_house: MakeHous
         await refused(h, "GET", path, 404, "uid")
     await refused(h, "GET", "/accounts/5", 404, "account")
     await refused(h, "GET", f"/accounts/{2**70}", 404, "account")
-    for path in ("/", "/nowhere", "/jobs/a/b/c/d"):
+    for path in ("/page/nothing", "/nowhere", "/jobs/a/b/c/d"):
         nowhere = await h.http.get(path)
         assert nowhere.status_code == 404
         assert nowhere.headers["content-type"].startswith("application/problem+json")

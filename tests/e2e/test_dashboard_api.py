@@ -46,7 +46,7 @@ async def test_it_follows_a_job_from_its_submission_to_its_end(make_house: MakeH
     held = [cell for cell in detail["cells"] if cell["state"] == "held"]
     (row,) = await told(h, "/workers")
     assert {cell["by"].rsplit(" ", 1)[0] for cell in held} == {row["worker"]}
-    assert {seat["account"] for seat in row["seats"]} == {1, 2}
+    assert {seat["account"] for seat in row["seats"]} == {"1", "2"}
     await h.ended(uid)
     await h.ended(behind)
     detail = await told(h, f"/jobs/{uid}")
@@ -116,14 +116,17 @@ async def test_changes_are_told_as_they_happen(make_house: MakeHouse) -> None:
                     break
             if line.startswith("data: ") and kind == "overview":
                 running.append(json.loads(line[6:])["running_total"])
-    assert done == sorted(set(done))  # told when something changed, and only then
-    assert 2 < len(done) < 8  # a second apart at least
+    assert done == sorted(done)
+    assert 2 < len(done) < 20  # some steps of it, and not each item's
     assert 1 in running
 
 
 async def test_a_groups_token_sees_its_own_jobs_only(make_house: MakeHouse) -> None:
     h = await make_house()
     await h.entry()
+    await h.accounts(1)
+    account = (await h.call("GET", "/accounts"))[0]
+    await h.call("PATCH", f"/accounts/{account['id']}", json={"rate": 0.5})
     await h.catalogue(5)
     red, blue = [await h.submit(group, labels={"group": group}) for group in ("red", "blue")]
     h.http.headers["authorization"] = f"Bearer {await h.token(Scope.READ, 'red')}"
@@ -137,4 +140,21 @@ async def test_a_groups_token_sees_its_own_jobs_only(make_house: MakeHouse) -> N
     await h.call("GET", f"/deployment/jobs/{blue}", 404)
     await h.call("GET", f"/deployment/changes?uid={blue}", 404)
     accounts = await told(h, "/accounts")
-    assert "email" not in json.dumps(accounts)
+    assert [one["account"] for one in accounts["troubled"]] == [account["id"]]
+    assert account["email"] not in json.dumps(accounts)
+
+
+async def test_records_put_there_by_hand_are_no_fault_of_ours(make_house: MakeHouse) -> None:
+    h = await make_house()
+    await h.entry()
+    await h.catalogue(5)
+    uid = await h.submit()
+    bus, now = await h.bus(), "2026-01-01T00:00:00Z"
+    for n, working in enumerate(["", "x", uid, f"{uid} 5-1", f"{uid} a-b", "idle"]):
+        odd = {"worker": f"w{n}", "boot": "b", "version": "0", "seats": 1, "working": [working], "started_at": now,
+               "accounts": {"no number": 1.0}, "at": now, "item_s": {"no number": 0.0}}  # fmt: skip
+        await bus.worker_bucket.put(f"w{n}", json.dumps(odd).encode())
+    for path in ("", "/workers", f"/jobs/{uid}"):
+        assert await told(h, path)
+    assert len(await told(h, "/workers")) == 6
+    await h.call("GET", "/scaling")

@@ -11,6 +11,7 @@ from cuscuta.broker import Bus, Delivery, Puller
 from cuscuta.broker.assets import ensure, streams
 from cuscuta.broker.batch import Message, publish_batch
 from cuscuta.broker.lanes import Waiting
+from cuscuta.broker.submit import submit
 from cuscuta.codec import encode
 from cuscuta.model import ChunkBody, ChunkResult, Item, ItemError, JobStatus, JobTag, Priority
 from cuscuta.spans import Span
@@ -231,7 +232,7 @@ async def test_more_keys_than_one_read_takes(bus: Bus) -> None:
     stored = await bus.results.stored(UID)
     read = [int(v) async for _, r in bus.results.read(UID, Span(0, count), stored) for v in map(bytes, r.values)]
     assert read == list(range(count))
-    assert await bus.results.forget(UID) == count
+    assert await bus.results.forget(UID, await bus.results.revision()) == count
     assert await bus.results.stored(UID) == []
 
 
@@ -268,3 +269,24 @@ async def test_removing_a_message_keeps_what_is_to_be_delivered_again(bus: Bus) 
         again += (await puller.wait(bus.work.stream, subjects.job_consumer(UID), 2.0, asyncio.Event())).deliveries
     await puller.stop()
     assert {delivery.subject for delivery in again} == {subjects.chunk(name) for name in names[:3]}
+
+
+async def test_a_clean_up_that_comes_late_takes_nothing_of_the_job_that_has_begun_since(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An Idempotency-Key that was an older job's: what that one left goes, whenever it goes; what is newer stays."""
+    await bus.results.write(UID, Span(0, 4), result(*range(4)))  # left by the older one
+    forget, late = bus.results.forget, asyncio.Event()
+
+    async def slowly(uid: str, until: int) -> int:
+        await late.wait()
+        return await forget(uid, until)
+
+    monkeypatch.setattr(bus.results, "forget", slowly)
+    submitting = asyncio.create_task(submit(bus, UID, make_tag().essential, named=True))
+    while await bus.tags.get(UID) is None:
+        await bus.ping()
+    await bus.results.write(UID, Span(4, 10), result(*range(6)))  # by the new one, which another request has let begin
+    late.set()
+    await submitting
+    assert await bus.results.stored(UID) == [Span(4, 10)]
