@@ -127,16 +127,16 @@ def find_token(url: str) -> str | None:
     Raises ClickException for a file that cannot be read and for what is no token; it is not shown.
     """
     if token := os.environ.get("CUSCUTA_TOKEN"):
-        return _checked("CUSCUTA_TOKEN", token)
+        return checked_token("CUSCUTA_TOKEN", token)
     if path := os.environ.get("CUSCUTA_TOKEN_FILE"):
         try:
-            return _checked("CUSCUTA_TOKEN_FILE", Path(path).read_text("utf-8"))
+            return checked_token("CUSCUTA_TOKEN_FILE", Path(path).read_text("utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise click.ClickException(f"CUSCUTA_TOKEN_FILE: {error}") from None
     folder = Path(platformdirs.user_data_path("cuscuta"))
     with suppress(OSError, ValueError):
         if _same(url_file(folder).read_text("utf-8").strip(), url):
-            return _checked(str(token_file(folder)), token_file(folder).read_text("utf-8"))
+            return checked_token(str(token_file(folder)), token_file(folder).read_text("utf-8"))
     return None
 
 
@@ -147,7 +147,8 @@ def _same(made_for: str, url: str) -> bool:
     return hosts[0] == hosts[1] and parts[0].port == parts[1].port and parts[0].scheme == parts[1].scheme
 
 
-def _checked(where: str, token: str) -> str:
+def checked_token(where: str, token: str) -> str:
+    """A token without spaces around it. Raises ClickException if it cannot be one."""
     if not re.fullmatch(r"[A-Za-z0-9_-]+", token.strip()):
         raise click.ClickException(f"{where} holds something that is no token. It looks like cus_7_….")
     return token.strip()

@@ -15,10 +15,12 @@ from cuscuta.cli.client import Client, default_url
 from cuscuta.cli.demo import demo
 from cuscuta.cli.doctor import doctor
 from cuscuta.cli.jobs import jobs
+from cuscuta.cli.profiles import client_of, profiles
 from cuscuta.cli.results import events
 from cuscuta.cli.schedules import schedules
 from cuscuta.cli.secrets import secrets
 from cuscuta.cli.tokens import tokens
+from cuscuta.cli.top import top
 from cuscuta.cli.up import up
 from cuscuta.settings import SettingsError, load
 
@@ -26,13 +28,17 @@ from cuscuta.settings import SettingsError, load
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="cuscuta")
 @click.option("--url", default=default_url, show_default="CUSCUTA_URL or http://127.0.0.1:8000", help="The REST API.")
+@click.option("--profile", envvar="CUSCUTA_PROFILE", metavar="NAME", help="A deployment of `cuscuta profiles`.")
 @click.pass_context
-def cuscuta(context: click.Context, url: str) -> None:
+def cuscuta(context: click.Context, url: str, profile: str | None) -> None:
     """Run one job over a whole catalogue as fast as all your upstream accounts together allow.
 
     The API wants a token: CUSCUTA_TOKEN, or a file named by CUSCUTA_TOKEN_FILE.
     """
-    context.obj = Client(url)
+    source = context.get_parameter_source("url")
+    if profile and source is not None and source.name == "COMMANDLINE":
+        raise click.UsageError("--url and --profile both say which deployment. Use one of them.")
+    context.obj = client_of(profile) if profile and context.invoked_subcommand != "profiles" else Client(url)
     context.call_on_close(context.obj.close)
 
 
@@ -62,7 +68,7 @@ def webhook_secret() -> None:
     click.echo("whsec_" + base64.b64encode(token_bytes(32)).decode())
 
 
-for command in (jobs, events, schedules, accounts, catalogues, tokens, secrets, doctor, up, demo):
+for command in (jobs, events, schedules, accounts, catalogues, tokens, secrets, doctor, top, profiles, up, demo):
     cuscuta.add_command(command)
 
 

@@ -10,10 +10,7 @@ from litestar.exceptions import NotFoundException
 from entry import access
 
 _FOLDER = Path(__file__).parents[1] / "page"
-_TYPES = {
-    ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml",
-}  # fmt: skip
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 # Nothing from elsewhere, nothing inline, in nobody's frame: a target's name that is markup stays a name.
 _POLICY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "

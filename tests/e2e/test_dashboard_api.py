@@ -1,9 +1,11 @@
 """The dashboard's API: what it says is true, whoever asks. What it costs: `python -m tests.bench listing`."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
@@ -158,3 +160,19 @@ async def test_records_put_there_by_hand_are_no_fault_of_ours(make_house: MakeHo
         assert await told(h, path)
     assert len(await told(h, "/workers")) == 6
     await h.call("GET", "/scaling")
+
+
+async def test_the_page_is_for_everybody_and_lets_nothing_in_from_elsewhere(make_house: MakeHouse) -> None:
+    h = await make_house()
+    await h.entry()
+    async with httpx.AsyncClient(base_url=h.http.base_url) as nobody:
+        page = await nobody.get("/")
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert "script-src 'self'" in page.headers["content-security-policy"]
+        assert not re.search(r"https?://|<style|style=|<script(?! type=\"module\" src=\"/page/)", page.text)
+        again = await nobody.get("/", headers={"if-none-match": page.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        for name in re.findall(r"/page/[a-z.]+", page.text):
+            assert (await nobody.get(name)).status_code == 200
+        for name in ("nothing.js", "..%2fapp.py", "%2e%2e%2frun.py"):
+            assert (await nobody.get(f"/page/{name}")).status_code == 404
