@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
+from cuscuta import limits
 from cuscuta.clock import Clock
 from cuscuta.connections import Impatient
 from cuscuta.settings import Settings
@@ -122,7 +123,15 @@ async def serving(
     sock = listen(host, port)
     if settings.port_file:
         Path(settings.port_file).write_text(str(sock.getsockname()[1]))  # noqa: ASYNC240 - five bytes, at the start
-    options = {"http": Impatient, "ws": "none", "lifespan": "off", "log_config": None, "access_log": False, **options}
+    options = {
+        "timeout_keep_alive": limits.KEEP_ALIVE_S,
+        "http": Impatient,
+        "ws": "none",
+        "lifespan": "off",
+        "log_config": None,
+        "access_log": False,
+        **options,
+    }
     config = uvicorn.Config(app, server_header=False, **options)
     server = Server(config)
     async with asyncio.TaskGroup() as group:

@@ -120,6 +120,12 @@ OFFERS = _bound("OFFERS", 8, "jobs", "accepted jobs that go past an idle admissi
 WAIT_S = _bound("WAIT_S", 30.0, "s", "how long a request may wait for a job's end; proxies cut at 60 s [chosen]")
 OUTPUT_BYTES = _bound("OUTPUT_BYTES", 32 << 20, "bytes", "on its way to NATS from one process, then it waits [chosen]")
 ANSWER_BYTES = _bound("ANSWER_BYTES", 8 << 20, "bytes", "an upstream's answer; a longer one is cut off [chosen]")
+KEEP_ALIVE_S = _bound(
+    "KEEP_ALIVE_S",
+    75,
+    "s",
+    "an idle connection stays; above what clients keep theirs, who else send into its end [chosen]",
+)
 HEAD_S = _bound("HEAD_S", 10.0, "s", "for the head of a request, from its connection on; nginx gives 60 [chosen]")
 BODY_S = _bound("BODY_S", 120.0, "s", "for the body of a request: 64 MiB at 4.5 Mbit/s [chosen]")
 HEAD_BYTES = _bound("HEAD_BYTES", 64 << 10, "bytes", "of a request's head; nginx takes 32 KiB [chosen]")

@@ -65,6 +65,19 @@ async def test_ten_thousand_idle_connections_keep_nobody_out(make_house: MakeHou
     assert (await h.http.get("/readyz")).status_code == 200
 
 
+async def test_an_idle_connection_outlives_what_clients_keep(make_house: MakeHouse) -> None:
+    """httpx, among others, sends over a connection that was idle for up to five seconds: it must not end just then."""
+    h = await make_house()
+    await h.entry()
+    reader, writer = await connection(h)
+    for _ in range(2):
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"200 OK" in await asyncio.wait_for(reader.read(1000), 5)
+        with pytest.raises(TimeoutError):  # nothing comes, its end neither
+            await asyncio.wait_for(reader.read(1000), 7)
+    writer.close()
+
+
 async def test_slow_heads_and_bodies_end(make_house: MakeHouse) -> None:
     """A byte now and then is not enough: the head has its time, whatever comes of it meanwhile."""
     h = await make_house()
