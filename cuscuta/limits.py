@@ -124,7 +124,7 @@ KEEP_ALIVE_S = _bound(
     "KEEP_ALIVE_S",
     75,
     "s",
-    "an idle connection stays; above what clients keep theirs, who else send into its end [chosen]",
+    "an idle connection stays: longer than most clients keep theirs [chosen]",
 )
 HEAD_S = _bound("HEAD_S", 10.0, "s", "for the head of a request, from its connection on; nginx gives 60 [chosen]")
 BODY_S = _bound("BODY_S", 120.0, "s", "for the body of a request: 64 MiB at 4.5 Mbit/s [chosen]")

@@ -77,6 +77,7 @@ def test_time_comes_from_the_clock() -> None:
         "cuscuta/cli/watch.py": "a person waits at a terminal",
         "cuscuta/cli/up.py": "a person waits at a terminal",
         "cuscuta/cli/demo.py": "a person waits at a terminal",
+        "cuscuta/cli/top.py": "a person waits at a terminal",
         "cuscuta/broker/projection.py": "sleep(0) lets other tasks run; no time passes",
         "worker/upstream/declarative.py": "an HTTP date is compared with the wall clock",
         "worker/upstream/reference/server.py": "a stand-in for somebody else's server",
