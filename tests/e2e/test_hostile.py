@@ -70,12 +70,18 @@ async def test_an_idle_connection_outlives_what_clients_keep(make_house: MakeHou
     h = await make_house()
     await h.entry()
     reader, writer = await connection(h)
-    for _ in range(2):
-        writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"200 OK" in await asyncio.wait_for(reader.read(1000), 5)
-        with pytest.raises(TimeoutError):  # nothing comes, its end neither
-            await asyncio.wait_for(reader.read(1000), 7)
-    writer.close()
+    try:
+        for _ in range(2):
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+            assert b"200 OK" in head
+            length = re.search(rb"content-length: (\d+)", head, re.I)
+            assert length
+            await reader.readexactly(int(length[1]))
+            with pytest.raises(TimeoutError):  # nothing comes, its end neither
+                await asyncio.wait_for(reader.read(1000), 7)
+    finally:
+        writer.close()
 
 
 async def test_slow_heads_and_bodies_end(make_house: MakeHouse) -> None:
