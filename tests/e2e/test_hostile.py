@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import re
 import resource
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
