@@ -29,9 +29,9 @@ const WORDS = {
   imported: ["added / changed", "新增 / 更新"], disableSure: ["Take this account out of use?", "停用此账号？"],
   releaseSure: ["Take the account away from whoever holds it?", "从当前占用者处收回该账号？"],
   pause: ["Pause", "暂停"], resume: ["Resume", "恢复"], next: ["Next", "下次"], paused: ["paused", "已暂停"],
-  lately: ["Ended in the last hour", "最近一小时结束的任务"], median: ["Median duration", "时长中位数"], failed2: ["Failed", "失败"],
+  lately: ["Ended in the last hour", "最近一小时结束的任务"], failed2: ["Failed", "失败"],
   actions: ["Actions", "操作"],
-  notFound: ["There is no such page.", "页面不存在。"], missing: ["missing", "缺失"], well: ["all is well", "一切正常"],
+  notFound: ["There is no such page.", "页面不存在。"],
   stale: ["no answer", "无响应"], lastSeen: ["last seen", "上次在线"], notAllowed: ["This needs a token of a wider scope.", "需要更高权限的令牌。"],
   noFleet: ["CUSCUTA_FLEET names no other deployment.", "CUSCUTA_FLEET 未配置其他部署。"],
 };
