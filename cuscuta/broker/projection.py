@@ -98,7 +98,7 @@ class Projection:
         self._revision, self._audited, self._made_at = 0, "", ""
         self._hint = asyncio.Event()
         self.caught_up = asyncio.Event()
-        self.on_end: Callable[[JobTag, Summary], None] = lambda tag, row: None  # once for each end
+        self.on_end: Callable[[JobTag, Summary], None] = lambda tag, row: None  # of each end that is news
 
     def hint(self) -> None:
         """Something changed: read at once."""

@@ -31,13 +31,15 @@ def top(client: Client, once: bool, as_json: bool) -> None:
     if once or not show.console.is_terminal:
         show.console.print(_picture(overview))
         return
-    with Live(_picture(overview), console=show.console, screen=True, auto_refresh=False) as live:
+    last = _picture(overview)
+    with Live(last, console=show.console, screen=True, auto_refresh=False) as live:
         while True:
             time.sleep(_EVERY_S)
             try:
-                live.update(_picture(client.call("GET", "/deployment")), refresh=True)
+                last = _picture(client.call("GET", "/deployment"))
+                live.update(last, refresh=True)
             except click.ClickException as error:  # it may come back
-                live.update(Group(Text(f"{error.message}; trying again", style="red"), live.renderable), refresh=True)
+                live.update(Group(Text(f"{error.message}; trying again", style="red"), last), refresh=True)
 
 
 def _plain(name: str) -> Text:
