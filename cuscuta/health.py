@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from cuscuta import limits
+from cuscuta import instruments, limits, telemetry
 from cuscuta.clock import Clock
 from cuscuta.connections import Impatient
 from cuscuta.settings import Settings
@@ -69,6 +69,7 @@ class Health:
         while True:
             self.beat()
             await asyncio.gather(*(look(part, ping) for part, ping in pings.items()))
+            instruments.READY.set(int(self.ready()[0]))
             await self._clock.sleep(PING_S)
 
     def bad(self, part: str, cause: str) -> None:
@@ -153,18 +154,28 @@ def tasks() -> int:
 
 
 def app(health: Health) -> Any:
-    """An ASGI app that answers /livez and /readyz."""
+    """An ASGI app that answers /livez, /readyz and /metrics."""
 
     async def answer(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        if scope["path"] == "/metrics":
+            with contextlib.suppress(LookupError):
+                await _send(send, 200, *telemetry.exposition())
+                return
         checks = {"/livez": health.live, "/readyz": health.ready}
         check = checks.get(scope["path"])
-        good, causes = check() if check else (False, {"path": "only /livez and /readyz are here"})
+        good, causes = (
+            check() if check else (False, {"path": "only /livez, /readyz and /metrics (unless switched off) are here"})
+        )
         status = 404 if check is None else 200 if good else 503
         body = msgspec.json.encode({"status": "ok" if good else "unavailable", "causes": causes, "tasks": tasks()})
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await _send(send, status, body, "application/json")
 
     return answer
+
+
+async def _send(send: Send, status: int, body: bytes, kind: str) -> None:
+    headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import structlog
 
+from cuscuta import telemetry
 from cuscuta.settings import Settings
 
 Logger = structlog.typing.FilteringBoundLogger
@@ -18,6 +19,12 @@ def _mask(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[st
     for key in event:
         if _SECRET.search(key):
             event[key] = "***"
+    return event
+
+
+def _trace(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if found := telemetry.identity():
+        event["trace_id"], event["span_id"] = found
     return event
 
 
@@ -33,6 +40,7 @@ def set_up(settings: Settings, part: str) -> Logger:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _trace,
         _mask,
     ]
     if not console:

@@ -15,6 +15,9 @@ from cuscuta.connections import raise_limit
 from cuscuta.logs import Logger
 from cuscuta.settings import Settings, SettingsError, load
 
+_BOOT = secrets.token_hex(4)
+_NAME = f"{socket.gethostname()}-{os.getpid()}-{_BOOT}"
+
 
 class Process:
     """The furniture of one process. `halt` is set by the first SIGTERM or SIGINT; a second one ends it at once."""
@@ -22,8 +25,7 @@ class Process:
     def __init__(self, part: str, settings: Settings, log: Logger, clock: Clock) -> None:
         self.part, self.settings, self.log, self.clock = part, settings, log, clock
         self.halt = asyncio.Event()
-        self.boot = secrets.token_hex(4)
-        self.name = f"{socket.gethostname()}-{os.getpid()}-{self.boot}"
+        self.boot, self.name = _BOOT, _NAME
 
 
 Main = Callable[[Process], Awaitable[None]]
@@ -39,7 +41,11 @@ def run(part: str, main: Main, needs: tuple[str, ...]) -> None:
             print(f"{part}: {fault}", file=sys.stderr)
         sys.exit(2)
     log = logs.set_up(settings, f"cuscuta.{part}")
-    telemetry.set_up(f"cuscuta.{part}", __version__)
+    try:
+        telemetry.set_up(f"cuscuta.{part}", __version__, _NAME, settings.name)
+    except ValueError as error:
+        print(f"{part}: {error}", file=sys.stderr)
+        sys.exit(2)
     raise_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -47,6 +53,8 @@ def run(part: str, main: Main, needs: tuple[str, ...]) -> None:
     except OSError as error:
         log.error("cannot start", cause=str(error))
         sys.exit(1)
+    finally:
+        telemetry.shut_down()
 
 
 async def unless_halted(process: Process, work: Coroutine[Any, Any, None]) -> bool:

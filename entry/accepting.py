@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from cuscuta import instruments
 from cuscuta.broker.submit import must_be_alike, submit
 from cuscuta.broker.unique import claim, release
 from cuscuta.errors import CuscutaError, InputError
@@ -39,6 +40,7 @@ async def accept(
             await bus.broker.insist(lambda: release(bus, uid, essential))
         raise
     context.projection.take_new(tag)
+    instruments.JOBS_SUBMITTED.add(1, {"cuscuta.priority": str(essential.priority)})
     return tag, False
 
 

@@ -1,5 +1,6 @@
 """The Litestar application: routes, limits, problem documents, OpenAPI."""
 
+import re
 from typing import Any
 
 from litestar import Litestar, Request, Response, Router
@@ -10,8 +11,9 @@ from litestar.middleware import DefineMiddleware
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
+from litestar.types import Scope
 
-from cuscuta import __version__, limits
+from cuscuta import __version__, limits, telemetry
 from cuscuta.errors import BrokerRefused, BrokerUnavailable, DatabaseUnavailable, InputError
 from entry import access, problems
 from entry.context import Context, provide_context
@@ -24,6 +26,7 @@ from entry.routes import (
     graph,
     health,
     jobs,
+    metrics,
     page,
     queue,
     results,
@@ -78,6 +81,7 @@ ROUTES = [
     tokens.revoke_token,
     page.show_page,
     page.show_file,
+    metrics.show_metrics,
     health.live,
     health.ready,
 ]
@@ -93,6 +97,31 @@ async def _when_started(request: Request[Any, Any, Any]) -> Response[problems.Pr
     return problems.problem(503, "This replica is still starting; try again.", headers={"Retry-After": "1"})
 
 
+def _telemetry() -> list[DefineMiddleware]:
+    """A span and a measurement for each request, by its route; health and the page's own files are left out.
+
+    Not Litestar's own plugin: it stands before the router, and would name spans by addresses, of which there is no end.
+    """
+    if not (telemetry.tracing() or telemetry.measuring()):
+        return []
+    from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
+    from opentelemetry.util.http import parse_excluded_urls
+
+    return [
+        DefineMiddleware(
+            OpenTelemetryMiddleware,  # type: ignore[arg-type]
+            default_span_details=_route,
+            excluded_urls=parse_excluded_urls("/livez,/readyz,/metrics,/page/"),
+            exclude_spans=["receive", "send"],
+        )
+    ]
+
+
+def _route(scope: Scope) -> tuple[str, dict[str, Any]]:
+    template = re.sub(r":\w+}", "}", min(scope["route_handler"].paths))
+    return f"{scope['method']} {template}", {"http.route": template}  # type: ignore[typeddict-item]
+
+
 def make(context: Context) -> Litestar:
     """The application over a context."""
     return Litestar(
@@ -101,7 +130,7 @@ def make(context: Context) -> Litestar:
             "context": Provide(provide_context, sync_to_thread=False),
             "caller": Provide(access.provide_caller, sync_to_thread=False),
         },
-        middleware=[DefineMiddleware(access.Authentication, exclude_http_methods=[])],
+        middleware=[*_telemetry(), DefineMiddleware(access.Authentication, exclude_http_methods=[])],
         guards=[access.guard],
         state=State({"context": context}),
         before_request=_when_started,

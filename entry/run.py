@@ -22,6 +22,7 @@ from entry.firing import Firing
 from entry.fleet import Fleet
 from entry.gate import Gate
 from entry.history import History
+from entry.measures import measure_for_ever
 from entry.progress import ProgressCache
 from entry.shared import Shared
 from entry.upkeep import keep_streams
@@ -105,6 +106,7 @@ async def _run(process: Process, context: Context) -> None:
         if await service.unless_halted(process, _caught_up(context)):
             state.good("start")
             process.log.info("ready", host=process.settings.entry_host, jobs=len(projection))
+            tasks.append(group.create_task(measure_for_ever(context)))
             await process.halt.wait()
         await end()
         for halt in (admission.halt, firing.halt, *(hook.halt for hook in hooks)):

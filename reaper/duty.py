@@ -5,6 +5,7 @@ import random
 from dataclasses import dataclass
 from typing import Protocol
 
+from cuscuta import instruments
 from cuscuta.broker import Bus
 from cuscuta.broker.projection import Projection
 from cuscuta.clock import Clock
@@ -62,7 +63,9 @@ async def run(duty: Duty, scene: Scene, health: Health) -> None:
         try:
             async with asyncio.timeout(DEADLINE_S):
                 mended = await duty.round(scene)
+            instruments.ROUND.record(scene.clock.monotonic() - began, {"cuscuta.duty": duty.name})
             if mended:
+                instruments.MENDED.add(mended, {"cuscuta.duty": duty.name})
                 scene.log.info("mended", duty=duty.name, count=mended)
             health.good(duty.name)
             took_s = scene.clock.monotonic() - began  # of a round that failed it says nothing: the next one is due

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from cuscuta import health, service
+from cuscuta import health, instruments, service
 from cuscuta.broker import Bus
 from cuscuta.broker.assets import await_ready
 from cuscuta.broker.projection import Projection
@@ -70,6 +70,7 @@ async def _take_turns(process: Process, bus: Bus, database: Database, leases: Le
                 state.good("lock")
                 if check:
                     process.log.info("active")
+                    instruments.ACTIVE.set(1)
                     async with asyncio.TaskGroup() as group:
                         tasks = _duties(group, process, bus, leases, state)
                         try:
@@ -80,6 +81,7 @@ async def _take_turns(process: Process, bus: Bus, database: Database, leases: Le
                             for task in tasks:
                                 task.cancel()
         except* DatabaseUnavailable as errors:
+            instruments.ACTIVE.set(0)
             cause = str(errors.exceptions[0])
             state.bad("lock", cause)
             process.log.warning("the lock is lost or cannot be asked for", cause=cause)

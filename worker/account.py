@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Any, TypeVar
 
-from cuscuta import backoff, limits
+from cuscuta import backoff, instruments, limits
 from cuscuta.clock import Clock
 from cuscuta.db import Lease
 from cuscuta.db.leases import Return
@@ -164,6 +164,15 @@ class Account:
         trust_s = self.lease.trusted_until - now
         if trust_s <= 0:
             raise LeaseLost("the lease is over")
+        try:
+            answer = await self._in_time(call, now, trust_s)
+        except Exception as error:
+            instruments.CALLS.record(self._clock.monotonic() - now, {"error.type": type(error).__name__})
+            raise
+        instruments.CALLS.record(self._clock.monotonic() - now)
+        return answer
+
+    async def _in_time(self, call: Callable[[], Awaitable[ResultT]], now: float, trust_s: float) -> ResultT:
         end = asyncio.get_running_loop().time() + min(self._settings.item_timeout_s, trust_s)
         cutoff = self._calls.until(end)
         try:

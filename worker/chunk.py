@@ -19,7 +19,7 @@ from cuscuta.db.leases import Return
 from cuscuta.errors import CuscutaError, Verdict, verdict_of
 from cuscuta.model import Item, ItemError, JobStatus
 from cuscuta.spans import Span
-from worker import balance, choice, gaps, pieces, window
+from worker import balance, choice, gaps, pieces, traced, window
 from worker.account import Account, Cut, LeaseLost
 from worker.ending import settle_if_done
 from worker.failures import where
@@ -65,9 +65,8 @@ class ChunkRun:
             self._fail("GivenUp", "attempts used up by holders that died")
             job.unsettled = await give_up(kit, first, "attempts used up by holders that died")
             return None
-        parent = first.hold.delivery.headers.get("traceparent")
         try:
-            with telemetry.span("chunk", parent, **{"cuscuta.job": job.uid, "cuscuta.span": str(self._span)}):
+            with traced.stretch(self._held, kit.bus.clock) as self._gifts.traceparent:
                 kit.tail.enter(self._gifts)
                 try:
                     await self._poll_all()
@@ -75,19 +74,22 @@ class ChunkRun:
                     kit.tail.leave(self._gifts)
             account.succeeded()
             await kit.finisher.start(job.uid, self._finish())
-        except (Cut, HoldLost) as error:
-            await self._interrupted(error)
-        except LeaseLost as error:
-            await self._hand_back("LeaseLost", str(error), another=False)
-            return Return(account.rate)
-        except Resting as rest:
-            await self._hand_back("Throttled", str(rest), another=False)
-            return Return(account.rate, rest_s=rest.seconds)
         except Exception as error:  # noqa: BLE001 - an adapter may raise anything; the verdict decides
-            return await self._judge(error)
+            with telemetry.below(self._gifts.traceparent):
+                return await self._judge(error)
         return None
 
     async def _judge(self, error: Exception) -> Return | None:
+        match error:
+            case Cut() | HoldLost():
+                await self._interrupted(error)
+                return None
+            case LeaseLost():
+                await self._hand_back("LeaseLost", str(error), another=False)
+                return Return(self._account.rate)
+            case Resting():
+                await self._hand_back("Throttled", str(error), another=False)
+                return Return(self._account.rate, rest_s=error.seconds)
         kind, message = type(error).__name__, self._account.describe(error)
         verdict = verdict_of(error)
         if verdict is Verdict.JOB:

@@ -8,7 +8,7 @@ stands in later chunks inside of it.
 
 import asyncio
 
-from cuscuta import spans, subjects
+from cuscuta import instruments, spans, subjects, telemetry
 from cuscuta.codec import encode
 from cuscuta.errors import BrokerRefused, BrokerUnavailable
 from cuscuta.model import ChunkBody
@@ -37,6 +37,7 @@ class Gifts:
         self.asked: dict[int, float] = {}  # items in flight, and since when
         self._twice: set[int] = set()
         self._giving = asyncio.Lock()
+        self.traceparent: str | None = None  # of the run's own span
         self._closed = False
 
     @property
@@ -133,13 +134,14 @@ class Gifts:
         body = ChunkBody(
             self.uid, ours.catalogue, ours.target, piece.attempts, fresh, gift=True, claim=claim.get(part.start, 0)
         )
-        traceparent = piece.hold.delivery.headers.get("traceparent")
+        kind = "gift" if part.size > 1 or part.start not in self._twice else "hedge"
+        parent = piece.hold.delivery.headers.get(telemetry.TRACEPARENT)
+        headers = telemetry.handing_on(parent, self.traceparent, kind)
         maybe = False
         while self._trust.holds():
             try:
-                await self._kit.bus.work.put(
-                    subjects.chunk(name), encode(body), {"traceparent": traceparent} if traceparent else None
-                )
+                await self._kit.bus.work.put(subjects.chunk(name), encode(body), headers)
+                instruments.GIFTS.add(1, {"cuscuta.kind": kind})
                 return True
             except BrokerUnavailable:
                 maybe = True  # only the answer may be lost

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from cuscuta import subjects
+from cuscuta import subjects, telemetry
 from cuscuta.broker import Delivery
 from cuscuta.codec import encode
 from cuscuta.errors import BrokerRefused, BrokerUnavailable
@@ -18,8 +18,8 @@ async def put_back(kit: Kit, piece: Piece, span: Span, attempts: int) -> None:
     """Put (the rest of) a chunk back into the queue as its next incarnation, then acknowledge the old one."""
     fresh = subjects.chunk(ChunkName(piece.name.uid, span, piece.name.n + 1))
     again = ChunkBody(piece.body.uid, piece.body.catalogue, piece.body.target, attempts)
-    traceparent = piece.hold.delivery.headers.get("traceparent")
-    headers = {"traceparent": traceparent} if traceparent else None
+    parent = piece.hold.delivery.headers.get(telemetry.TRACEPARENT)
+    headers = telemetry.handing_on(parent, telemetry.traceparent(), "put back")
     while piece.hold.trusted():  # past that it is somebody else's, or will be
         try:
             await kit.bus.work.put(fresh, encode(again), headers)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cuscuta import __version__
+from cuscuta import __version__, instruments
 from cuscuta.broker import Bus
 from cuscuta.clock import wait_for_event
 from cuscuta.codec import encode
@@ -46,6 +46,7 @@ class Heartbeat:
         while not self._process.halt.is_set():
             self._health.beat()
             presence = self.presence()
+            self._measure(presence)
             if presence.seats != seats or clock.monotonic() - last >= every:
                 try:
                     await self._bus.worker_bucket.put(self._process.name, encode(presence))
@@ -53,6 +54,12 @@ class Heartbeat:
                 except BrokerUnavailable as error:
                     self._process.log.debug("the heartbeat waits", cause=str(error))
             await wait_for_event(self._process.halt, min(0.25, every))
+
+    def _measure(self, presence: Presence) -> None:
+        working = sum(doing != "idle" for doing in presence.working)
+        states = {"working": working, "idle": presence.seats - working, "no account": len(self._seats) - presence.seats}
+        for state, count in states.items():
+            instruments.SEATS.set(count, {"cuscuta.state": state})
 
     async def leave(self) -> None:
         """Say goodbye."""

@@ -19,7 +19,7 @@ from cuscuta.errors import BrokerUnavailable, CuscutaError, Throttled, UpstreamE
 from cuscuta.model import ItemError, JobStatus
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
-from worker import balance
+from worker import balance, traced
 from worker.account import Account, Cut, LeaseLost
 from worker.ending import settle_if_done
 from worker.holds import Trust
@@ -49,6 +49,7 @@ class Rider:
         self._ahead, self._chunks = taken, chunks
         self._begun = False
         self._stored: list[Span] = []
+        self._traced = traced.ride(job.active.traceparent, job.uid)
 
     def takes(self, index: int) -> bool:
         """Whether an item's answer is wanted."""
@@ -85,6 +86,7 @@ class Rider:
 
     async def leave(self) -> None:
         """Take nothing more; what was taken is on its way to the store."""
+        self._traced.end()
         ahead, self._ahead = self._ahead, []
         if self._begun:
             self._begun = False

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import msgspec
 
-from cuscuta import backoff, spans
+from cuscuta import backoff, instruments, spans
 from cuscuta.broker.results import sliced
 from cuscuta.clock import wait_for_event
 from cuscuta.errors import BrokerRefused, BrokerUnavailable
 from cuscuta.model import ChunkResult, ItemError
 from cuscuta.spans import Span
+from worker import traced
 from worker.kit import Kit
 
 FLUSH_BYTES = 512 << 10  # half of NATS's default max_payload, so that a flush is one message
@@ -121,9 +122,18 @@ class Shelf:
 
     async def _write(self, span: Span, result: ChunkResult, before: asyncio.Task[bool] | None) -> bool:
         """Store results, after those before them, for as long as they are ours to store; whether they are stored."""
-        broker, tries = self._kit.bus.broker, 0
         if before:
             await before  # what is learnt of others there counts here
+        with traced.write(self.uid, span):
+            stored = await self._insist(span, result)
+        if stored:
+            instruments.ITEMS.add(span.size - len(result.errors), {"cuscuta.outcome": "value"})
+            if result.errors:
+                instruments.ITEMS.add(len(result.errors), {"cuscuta.outcome": "error"})
+        return stored
+
+    async def _insist(self, span: Span, result: ChunkResult) -> bool:
+        broker, tries = self._kit.bus.broker, 0
         while self._trusted():
             try:
                 for part in spans.cut(span, self._cuts()):

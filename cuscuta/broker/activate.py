@@ -7,7 +7,7 @@ points, and subjects that stand already are left alone. Who fixes it is the firs
 
 import asyncio
 
-from cuscuta import settling, spans, subjects
+from cuscuta import settling, spans, subjects, telemetry
 from cuscuta.broker.bus import Bus
 from cuscuta.broker.catalogues import CatalogueMissing
 from cuscuta.broker.lanes import Waiting
@@ -16,7 +16,7 @@ from cuscuta.broker.tags import Known
 from cuscuta.codec import encode
 from cuscuta.limits import FIRST_CHUNKS, LATER_CHUNKS
 from cuscuta.model import ActiveJob, ChunkBody, Failure, JobStatus, JobTag
-from cuscuta.spans import Span
+from cuscuta.spans import Grid, Span
 from cuscuta.subjects import ChunkName
 
 
@@ -42,7 +42,13 @@ async def activate(bus: Bus, waiting: Waiting, seats: int, known: Known | None =
         return False
     if tag.status is JobStatus.PENDING:  # a consumer made anew delivers its chunks as if for the first time
         await _tell(bus, known.tag, fresh=False)
-    first = False
+    with telemetry.span("admit", tag.essential.traceparent, attributes={"cuscuta.job": uid}):
+        return await _admit(bus, known, place, seats, grid)
+
+
+async def _admit(bus: Bus, known: Known, place: int, seats: int, grid: Grid) -> bool:
+    """Make the job's consumer, fix its seats, divide it, let it out."""
+    uid, first = known.tag.uid, False
 
     def fix_seats(tag: JobTag) -> bool:
         nonlocal first
@@ -54,7 +60,7 @@ async def activate(bus: Bus, waiting: Waiting, seats: int, known: Known | None =
         return unfixed
 
     fixed, _ = await asyncio.gather(
-        bus.tags.swap(known, fix_seats), bus.work.make_job_consumer(uid, tag.essential.target)
+        bus.tags.swap(known, fix_seats), bus.work.make_job_consumer(uid, known.tag.essential.target)
     )
     if fixed is None or fixed.tag.status.terminal:
         return await _undo(bus, uid)
@@ -85,14 +91,15 @@ async def _let_out(bus: Bus, known: Known, plan: list[Span], todo: list[Span], f
     uid, essential = known.tag.uid, known.tag.essential
     names = [ChunkName(uid, span, 1) for span in todo]
     body = ChunkBody(uid, essential.catalogue, essential.target, fresh=first)
-    new = await bus.work.publish_chunks(names[:FIRST_CHUNKS], body, essential.traceparent)
+    parent = telemetry.traceparent() or essential.traceparent
+    new = await bus.work.publish_chunks(names[:FIRST_CHUNKS], body, parent)
     fresh = first and new  # else somebody else has admitted it meanwhile, and something of it may be stored
     if len(names) > FIRST_CHUNKS:  # a long job: workers start on the first batch while the others go out
         await _tell(bus, known.tag, fresh)
     for i in range(FIRST_CHUNKS, len(names), LATER_CHUNKS):
         current, new = await asyncio.gather(
             bus.tags.read(uid),
-            bus.work.publish_chunks(names[i : i + LATER_CHUNKS], body, essential.traceparent),
+            bus.work.publish_chunks(names[i : i + LATER_CHUNKS], body, parent),
         )
         ours = current is not None and current.tag.run_ids[-1] == known.tag.run_ids[-1]
         if current is None or not ours or current.tag.status.terminal:

@@ -3,7 +3,8 @@
 from typing import Any
 
 from cuscuta import limits, subjects
-from cuscuta.broker.connection import NOT_FOUND, Broker
+from cuscuta.broker.connection import Broker
+from cuscuta.broker.translation import NOT_FOUND
 from cuscuta.errors import BrokerRefused, CuscutaError
 from cuscuta.logs import Logger
 from cuscuta.model import JobStatus

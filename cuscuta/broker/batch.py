@@ -4,7 +4,8 @@ import secrets
 
 import msgspec
 
-from cuscuta.broker.connection import Broker, refused, translated
+from cuscuta.broker.connection import Broker
+from cuscuta.broker.translation import refused, translated
 from cuscuta.limits import BATCH_MESSAGES
 
 Message = tuple[str, bytes, dict[str, str]]

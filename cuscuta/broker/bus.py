@@ -1,6 +1,6 @@
 """Everything on the bus, wired: one connection and the typed stores over it."""
 
-from cuscuta import subjects
+from cuscuta import instruments, subjects
 from cuscuta.broker.catalogues import Catalogues
 from cuscuta.broker.connection import Broker
 from cuscuta.broker.kv import Bucket
@@ -46,7 +46,8 @@ class Bus:
         why = tag.failures[-1].type if status is JobStatus.FAILED and tag.failures else None
         event = Event(tag.uid, what, self.clock.wall(), status, why, tag.run_ids[-1], tag.essential.group)
         named = {"Nats-Msg-Id": f"{tag.run_ids[-1]}.{what}"}
-        await self.broker.publish(subjects.event(tag.uid, what), encode(event), named)
+        if await self.broker.publish_once(subjects.event(tag.uid, what), encode(event), named):
+            _count(tag, what)
 
     async def bury(self, dead: DeadChunk, sequence: int = 0) -> None:
         """File a chunk that was given up; with no span it was malformed."""
@@ -80,3 +81,15 @@ class Bus:
         except BrokerUnavailable as error:
             return str(error)
         return None
+
+
+def _count(tag: JobTag, what: str) -> None:
+    """A step in a job's life, counted by whoever filed it first."""
+    created, queue = tag.queue.created_at, tag.queue
+    if what == "admitted" and queue.admitted_at:
+        instruments.JOBS_ADMITTED.add(1)
+        instruments.JOB_WAIT.record((queue.admitted_at - created).total_seconds())
+    elif tag.status.terminal and queue.ended_at:
+        status = {"cuscuta.status": str(tag.status)}
+        instruments.JOBS_ENDED.add(1, status)
+        instruments.JOB_DURATION.record((queue.ended_at - created).total_seconds(), status)

@@ -14,35 +14,14 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from cuscuta import backoff, errors, limits
+from cuscuta import backoff, errors, instruments, limits
 from cuscuta.broker.deafness import Deafness
+from cuscuta.broker.translation import refused, translated
 from cuscuta.clock import Clock
 from cuscuta.logs import Logger
 from cuscuta.settings import Settings
 
 ResultT = TypeVar("ResultT")
-
-_PER_SUBJECT = "per subject"
-_BY_CODE: dict[int, type[errors.BrokerRefused]] = {
-    10071: errors.Conflict,
-    10164: errors.Conflict,
-    10026: errors.NoRoom,
-    10054: errors.TooLarge,
-}
-_FULL = 10077
-# too few servers for the replicas; no leader at the moment; a batch torn by a restart; more open batches than are taken
-_PASSING = frozenset({10005, 10008, 10009, 10118, 10176, 10210})
-NOT_FOUND = frozenset({10014, 10037, 10059})  # consumer, message, stream
-
-
-def refused(error: dict[str, Any]) -> errors.CuscutaError:
-    """JetStream's error object as one of ours."""
-    code, text = int(error.get("err_code", error.get("code", 0))), str(error.get("description", ""))
-    if code == _FULL:
-        return (errors.Standing if _PER_SUBJECT in text else errors.QueueFull)(code, text)
-    if code in _PASSING:
-        return errors.BrokerUnavailable(text)
-    return _BY_CODE.get(code, errors.BrokerRefused)(code, text)
 
 
 class Broker:
@@ -99,17 +78,20 @@ class Broker:
         self._connect()
 
     async def _lost(self) -> None:
+        instruments.CONNECTED.set(0)
         if self.connected.is_set() and not self._closing:
             self._log.warning("NATS is gone, trying again until it is back")
         self.connected.clear()
 
     async def _back(self) -> None:
         self._log.info("NATS is back")
+        instruments.RECONNECTS.add(1)
         self._connect()
 
     def _connect(self) -> None:
         self._deafness.forget()
         self._connected_at = self.clock.monotonic()
+        instruments.CONNECTED.set(1)
         self.connected.set()
 
     @property
@@ -207,10 +189,17 @@ class Broker:
 
     async def publish(self, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> int:
         """Publish into a stream and wait for its word; the sequence. Raises BrokerRefused or BrokerUnavailable."""
-        answer = msgspec.json.decode((await self.request(subject, payload, headers)).data)
+        return int((await self._publish(subject, payload, headers))["seq"])
+
+    async def publish_once(self, subject: str, payload: bytes, headers: dict[str, str]) -> bool:
+        """`publish` with a `Nats-Msg-Id`; False if the stream has had it already."""
+        return not (await self._publish(subject, payload, headers)).get("duplicate")
+
+    async def _publish(self, subject: str, payload: bytes, headers: dict[str, str] | None) -> dict[str, Any]:
+        answer: dict[str, Any] = msgspec.json.decode((await self.request(subject, payload, headers)).data)
         if error := answer.get("error"):
             raise refused(error)
-        return int(answer["seq"])
+        return answer
 
     async def tell(self, subject: str, payload: bytes, reply: str = "") -> None:
         """Publish without an answer; dropped while NATS is gone."""
@@ -280,14 +269,3 @@ def _cause(error: BaseException) -> str:
 def _public(urls: str) -> str:
     """Server addresses without the credentials that may stand in them."""
     return ",".join(re.sub(r"//[^/]*@", "//", url) for url in urls.split(","))
-
-
-@contextlib.contextmanager
-def translated(operation: str) -> Any:
-    """nats-py's errors as ours, named by the operation."""
-    try:
-        yield
-    except nats.errors.MaxPayloadError as error:
-        raise errors.TooLarge(10054, f"{operation}: {error}") from error
-    except (nats.errors.Error, TimeoutError, OSError) as error:
-        raise errors.BrokerUnavailable(f"{operation}: {error or type(error).__name__}") from error

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from cuscuta import limits, subjects
-from cuscuta.broker.connection import NOT_FOUND, Broker
+from cuscuta.broker.connection import Broker
+from cuscuta.broker.translation import NOT_FOUND
 from cuscuta.errors import BrokerRefused, Conflict
 
 _EXPECT = "Nats-Expected-Last-Subject-Sequence"

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 from nats.aio.msg import Msg
 
-from cuscuta.broker.connection import Broker, translated
+from cuscuta.broker.connection import Broker
+from cuscuta.broker.translation import translated
 from cuscuta.errors import BrokerUnavailable
 
 HEARTBEAT_S = 0.5

@@ -7,8 +7,9 @@ and a message without a record is removed by whoever is given what it fires, or 
 from collections.abc import Callable, Sequence
 
 from cuscuta import subjects
-from cuscuta.broker.connection import NOT_FOUND, Broker
+from cuscuta.broker.connection import Broker
 from cuscuta.broker.kv import Bucket, Entry, subject_list
+from cuscuta.broker.translation import NOT_FOUND
 from cuscuta.broker.work import GONE
 from cuscuta.codec import RecordError, decode, encode
 from cuscuta.errors import BrokerRefused, Conflict

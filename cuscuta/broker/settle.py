@@ -7,12 +7,13 @@ is stored the job is complete, whatever stands in the queue: a seat may still be
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from enum import StrEnum
 
 from msgspec.structs import replace
 
-from cuscuta import limits, settling, spans, subjects
+from cuscuta import limits, settling, spans, subjects, telemetry
 from cuscuta.broker import after
 from cuscuta.broker.bus import Bus
 from cuscuta.broker.lanes import Waiting
@@ -93,10 +94,17 @@ async def conclude(bus: Bus, uid: str) -> Settled:
 
 
 async def _end(bus: Bus, known: Known, status: JobStatus, stored: Sequence[Span]) -> Settled:
-    ended = await bus.tags.swap(known, _ending(bus, status, (), stored))
-    if ended is not None:
-        await tidy(bus, ended.tag)
+    with _traced(known.tag):
+        ended = await bus.tags.swap(known, _ending(bus, status, (), stored))
+        if ended is not None:
+            await tidy(bus, ended.tag)
     return Settled.ENDED
+
+
+def _traced(tag: JobTag) -> AbstractContextManager[object]:
+    """In the job's own trace, whoever ends it, with a link to what that one was at."""
+    links = telemetry.link(telemetry.traceparent(), "settled by")
+    return telemetry.span("settle", tag.essential.traceparent, links=links, attributes={"cuscuta.job": tag.uid})
 
 
 async def close(
@@ -109,7 +117,8 @@ async def close(
     stored = await bus.results.stored(uid)
     tag = await bus.tags.change(uid, _ending(bus, status, failures, stored, when))
     if tag is not None and tag.status.terminal:
-        await tidy(bus, tag)
+        with _traced(tag):
+            await tidy(bus, tag)
     return tag
 
 

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from cuscuta import subjects
+from cuscuta import subjects, telemetry
 from cuscuta.broker import assets
 from cuscuta.broker.batch import Message, publish_batch
-from cuscuta.broker.connection import NOT_FOUND, Broker
+from cuscuta.broker.connection import Broker
 from cuscuta.broker.kv import subject_list
+from cuscuta.broker.translation import NOT_FOUND
 from cuscuta.codec import encode
 from cuscuta.errors import BrokerRefused, Standing
 from cuscuta.limits import BATCH_GET_SUBJECTS, BATCH_MESSAGES
@@ -61,7 +62,7 @@ class Work:
         Whether all were new.
         """
         new = True
-        headers = {"traceparent": traceparent} if traceparent else {}
+        headers = {telemetry.TRACEPARENT: traceparent} if traceparent else {}
         payload = encode(body)
         names = iter(chunks)
         while group := list(islice(names, BATCH_MESSAGES)):

@@ -13,7 +13,7 @@ from cuscuta.embedded.postgres import Postgres
 RESULTS = Path(__file__).parents[2] / "docs" / "benchmarks"
 NAMES = (
     "policies", "slow-seat", "nine-minutes", "seats", "shared", "chunks", "latency", "backlog", "pace", "memory",
-    "listing", "pickup", "handover", "lanes",
+    "listing", "pickup", "handover", "lanes", "tracing",
 )  # fmt: skip
 
 

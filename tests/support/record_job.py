@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cuscuta.broker.connection import NOT_FOUND
+from cuscuta.broker.translation import NOT_FOUND
 from cuscuta.errors import BrokerRefused
 from cuscuta.model import Essential, JobStatus, JobTag, Queue
 from cuscuta.spans import Span

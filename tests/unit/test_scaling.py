@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cuscuta.broker.projection import Summary
 from cuscuta.model import JobStatus, Presence, Priority
-from entry.routes.scaling import measure
+from entry.scaling import measure
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ROW = Summary("u", JobStatus.QUEUEING, "t", "c", "h", Priority.NORMAL, 100, 0, None, {}, 0, 0, AT, None, None, None,

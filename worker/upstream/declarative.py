@@ -13,10 +13,10 @@ import jmespath
 import jmespath.exceptions
 from yarl import URL
 
-from cuscuta import errors, limits
+from cuscuta import errors, limits, telemetry
 from cuscuta.codec import encode
 from cuscuta.model import Item
-from worker.upstream import ratelimit
+from worker.upstream import ratelimit, traced
 from worker.upstream.protocol import Capacity, Session, Target, Upstream
 from worker.upstream.schema import ACCOUNT_NAMES, MEANS, POLL_NAMES, AdapterFile, Call, ErrorRule
 from worker.upstream.template import Template
@@ -129,15 +129,19 @@ class Declarative(Upstream):
         if self._basic:
             basic = aiohttp.encode_basic_auth(session.email, session.password, "utf-8")
             request["headers"]["Authorization"] = basic
-        try:
-            async with self._client.request(allow_redirects=False, **request) as response:
-                body = await _read(response)
-        except TimeoutError as error:
-            raise errors.UpstreamTimeout(f"{step}: no answer within {self._file.timeout_s:g} s") from error
-        except aiohttp.ClientError as error:
-            raise errors.UpstreamUnavailable(f"{step}: {type(error).__name__}") from error
-        session.quota = ratelimit.quota(response.headers, datetime.now(UTC)) or session.quota
-        self._check(step, response, body)
+        with traced.call(call.call.method, call.call.path, request["url"], step) as span:
+            if sent := telemetry.traceparent():
+                request["headers"][telemetry.TRACEPARENT] = sent
+            try:
+                async with self._client.request(allow_redirects=False, **request) as response:
+                    body = await _read(response)
+            except TimeoutError as error:
+                raise errors.UpstreamTimeout(f"{step}: no answer within {self._file.timeout_s:g} s") from error
+            except aiohttp.ClientError as error:
+                raise errors.UpstreamUnavailable(f"{step}: {type(error).__name__}") from error
+            span.set_attribute("http.response.status_code", response.status)
+            session.quota = ratelimit.quota(response.headers, datetime.now(UTC)) or session.quota
+            self._check(step, response, body)
         if response.status == 204 or not body:
             return None
         try:

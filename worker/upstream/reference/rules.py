@@ -53,6 +53,7 @@ class World:
         self.token_ttl_s, self.slots = token_ttl_s, slots
         self.calls: deque[Call] = deque(maxlen=log_calls)
         self.counts: Counter[str] = Counter()
+        self.traces: Counter[str] = Counter()  # requests by trace id
         self.overlaps = 0  # polls that began while another of the same account ran
         self.over_rate = 0  # polls past an account's allowance
         self._serial = 0

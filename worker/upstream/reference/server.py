@@ -45,6 +45,8 @@ class App:
             return
         parts = [unquote(part) for part in scope["raw_path"].decode().split("?")[0].strip("/").split("/")]
         headers = {key.decode().lower(): value.decode("latin-1") for key, value in scope["headers"]}
+        if sent := headers.get("traceparent"):
+            self.world.traces[sent.split("-")[1]] += 1
         query = parse_qs(scope["query_string"].decode())
         extra: dict[str, str] = {}
         try:
@@ -187,6 +189,7 @@ class App:
         world = self.world
         return {
             "counts": world.counts,
+            "traces": world.traces,
             "overlaps": world.overlaps,
             "over_rate": world.over_rate,
             "calls": [dataclasses.astuple(call) for call in world.calls],
