@@ -247,6 +247,7 @@ class Presence(Struct, frozen=True, omit_defaults=True):
     """A worker process's heartbeat; `cuscuta_workers`.
 
     `accounts` maps each held account to its rate, `item_s` those that have worked to the seconds that an item takes.
+    `upstream` says why it cannot be reached; empty if it can, None if nobody has looked yet.
     """
 
     worker: str
@@ -258,6 +259,7 @@ class Presence(Struct, frozen=True, omit_defaults=True):
     started_at: When
     at: When
     item_s: dict[str, float] = {}
+    upstream: str | None = None
 
 
 class Event(Struct, frozen=True, omit_defaults=True):

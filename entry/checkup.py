@@ -4,10 +4,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cuscuta.broker.assets import missing, streams
+from cuscuta import __version__
+from cuscuta.broker.assets import differing, missing, streams
+from cuscuta.db.database import REAPER_LOCK, migrations
 from cuscuta.errors import BrokerRefused, BrokerUnavailable, DatabaseUnavailable
 from cuscuta.relations import LOOPBACK, host_of
 from entry.context import Context
+
+_CLOCKS_S = 2.0
 
 
 class Finding(Struct, frozen=True):
@@ -24,9 +28,11 @@ async def examine(context: Context) -> list[Finding]:
     return [
         *await _streams(context),
         *_bus(context),
-        await _database(context),
+        *await _database(context),
+        await _reaper(context),
         await _accounts(context),
-        await _seats(context),
+        *await _workers(context),
+        await _clocks(context),
         *_api(context),
     ]
 
@@ -36,16 +42,22 @@ async def _streams(context: Context) -> list[Finding]:
     if gone := await missing(bus.broker, context.settings):
         fix = "They are made anew within seconds; what can be is mended from the tags, but lost tags are lost jobs."
         return [Finding("streams", "bad", f"missing: {', '.join(sorted(gone))}", fix)]
-    fewest, behind = 5, []
+    fewest, behind, other = 5, list[str](), list[str]()
     for config in streams(context.settings):
         try:
             info = await bus.broker.api(f"STREAM.INFO.{config['name']}")
         except BrokerRefused as error:
             return [Finding("streams", "bad", f"{config['name']}: {error}")]
         fewest = min(fewest, int(info["config"]["num_replicas"]))
+        other += [f"{config['name']} {one}" for one in differing(config, info["config"]) if "num_replicas" not in one]
         replicas = (info.get("cluster") or {}).get("replicas") or []
         behind += [f"{config['name']} at {r['name']}" for r in replicas if not r.get("current")]
-    found = [Finding("streams", "good", f"{len(streams(context.settings))} streams stand")]
+    found = [
+        Finding("streams", "good", f"{len(streams(context.settings))} streams stand, configured as they should be")
+    ]
+    if other:
+        fix = "Restart entry: it brings the streams up to date at its start, and says why if it cannot."
+        found = [Finding("streams", "bad", "; ".join(other[:5]), fix)]
     if fewest < 3:
         detail = f"{fewest} copy of each stream: a lost disk loses accepted jobs and results"
         fix = "In production run three NATS servers and set CUSCUTA_REPLICAS=3."
@@ -70,9 +82,47 @@ def _bus(context: Context) -> list[Finding]:
     return found or [Finding("NATS access", "good", "a user of its own, and nothing in plain text beyond this box")]
 
 
-async def _database(context: Context) -> Finding:
-    cause = await context.database.ping()
-    return Finding("PostgreSQL", "bad" if cause else "good", cause or "answers")
+async def _database(context: Context) -> list[Finding]:
+    try:
+        lacking = await context.database.lacking()
+    except DatabaseUnavailable as error:
+        return [Finding("PostgreSQL", "bad", str(error), "Look at its log, and at CUSCUTA_POSTGRES_URL.")]
+    found = [Finding("PostgreSQL", "good", "answers")]
+    if lacking:
+        fix = "Restart entry: it runs them at its start, and says why if it cannot."
+        return [*found, Finding("migrations", "bad", f"not run: {', '.join(lacking)}", fix)]
+    return [*found, Finding("migrations", "good", f"all {len(migrations())} have run")]
+
+
+async def _reaper(context: Context) -> Finding:
+    try:
+        active = await context.database.held(REAPER_LOCK)
+    except DatabaseUnavailable as error:
+        return Finding("reaper", "bad", str(error))
+    if active:
+        return Finding("reaper", "good", "one replica is active")
+    fix = "Start a reaper: cuscuta-reaper. Without one nothing that a crash leaves is mended."
+    return Finding("reaper", "bad", "none is active", fix)
+
+
+async def _clocks(context: Context) -> Finding:
+    """Leases go by PostgreSQL's clock alone, deadlines and schedules by whoever looks at them."""
+    try:
+        began = context.clock.wall()
+        told = await context.database.time()
+        late = (context.clock.wall() - began) / 2
+        apart = {
+            "entry and PostgreSQL": (began + late - told).total_seconds(),
+            "entry and NATS": await context.bus.ahead(),
+            **{f"worker {name} and NATS": s for name, s in (await context.bus.workers_ahead()).items()},
+        }
+    except (BrokerUnavailable, BrokerRefused, DatabaseUnavailable) as error:
+        return Finding("clocks", "bad", str(error))
+    wrong = [f"{what}: {abs(s):.0f} s" for what, s in apart.items() if abs(s) > _CLOCKS_S]
+    if wrong:
+        fix = "Let NTP or chrony set the clocks: deadlines, schedules and times shown are wrong by as much."
+        return Finding("clocks", "doubtful", ", ".join(wrong[:5]), fix)
+    return Finding("clocks", "good", f"less than {_CLOCKS_S:g} s apart")
 
 
 async def _accounts(context: Context) -> Finding:
@@ -89,14 +139,31 @@ async def _accounts(context: Context) -> Finding:
     return Finding("accounts", "good", detail)
 
 
-async def _seats(context: Context) -> Finding:
+async def _workers(context: Context) -> list[Finding]:
     try:
         workers = await context.bus.workers()
     except (BrokerUnavailable, BrokerRefused) as error:
-        return Finding("workers", "bad", str(error))
+        return [Finding("workers", "bad", str(error))]
     seats = sum(worker.seats for worker in workers)
     detail = f"{len(workers)} workers with {seats} seats"
-    return Finding("workers", "good" if seats else "bad", detail, "" if seats else "Start a worker: cuscuta-worker")
+    fix = "Start a worker: cuscuta-worker" if not workers else "No account is free for them: cuscuta accounts list"
+    found = [Finding("workers", "good" if seats else "bad", detail, "" if seats else fix)]
+    versions = {worker.version for worker in workers} | {__version__}
+    if len(versions) > 1:
+        detail = f"{', '.join(sorted(versions))} at once"
+        found.append(Finding("versions", "doubtful", detail, "Finish the upgrade: workers first, entry last."))
+    looked = [worker for worker in workers if worker.upstream is not None]
+    lost = [f"{worker.worker}: {worker.upstream}" for worker in looked if worker.upstream]
+    if lost:
+        fix = (
+            "Look at CUSCUTA_UPSTREAM_URL, at the workers' way out (NetworkPolicy, proxy, DNS), at the upstream itself."
+        )
+        found.append(Finding("upstream", "bad", f"not reached by {', '.join(lost[:5])}", fix))
+    elif looked:
+        found.append(Finding("upstream", "good", f"reached by {len(looked)} of {len(workers)} workers"))
+    elif workers:
+        found.append(Finding("upstream", "doubtful", "no worker has looked yet", "Ask again in some seconds."))
+    return found
 
 
 def _api(context: Context) -> list[Finding]:

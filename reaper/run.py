@@ -9,6 +9,7 @@ from cuscuta.broker.assets import await_ready
 from cuscuta.broker.projection import Projection
 from cuscuta.clock import wait_for_event
 from cuscuta.db import Database, Leases, Vault
+from cuscuta.db.database import REAPER_LOCK
 from cuscuta.db.vault import VaultError
 from cuscuta.errors import DatabaseUnavailable
 from cuscuta.service import Process
@@ -23,7 +24,6 @@ from reaper.running import LostRunning
 from reaper.schedules import LostSchedules
 from reaper.waiting import LostWaiting
 
-LOCK = 0x43_55_53_52  # "CUSR"; see db.database.MIGRATION_LOCK
 TAKE_OVER_S = 2.0  # how often a standby tries, and the active one checks that it still is: fail-over within 5 s
 
 
@@ -66,7 +66,7 @@ async def _take_turns(process: Process, bus: Bus, database: Database, leases: Le
     while True:
         state.beat()
         try:
-            async with database.exclusive(LOCK) as check:
+            async with database.exclusive(REAPER_LOCK) as check:
                 state.good("lock")
                 if check:
                     process.log.info("active")

@@ -10,14 +10,15 @@ from cuscuta.errors import BrokerUnavailable
 from cuscuta.health import Health
 from cuscuta.model import Presence
 from cuscuta.service import Process
+from worker.reach import Reach
 from worker.seat import Seat
 
 
 class Heartbeat:
     """Beats every `heartbeat_s`, and sooner when the number of seats at work changes."""
 
-    def __init__(self, process: Process, bus: Bus, seats: Sequence[Seat], health: Health) -> None:
-        self._process, self._bus, self._seats, self._health = process, bus, seats, health
+    def __init__(self, process: Process, bus: Bus, seats: Sequence[Seat], health: Health, reach: Reach) -> None:
+        self._process, self._bus, self._seats, self._health, self._reach = process, bus, seats, health, reach
         self._started_at = process.clock.wall()
 
     def presence(self) -> Presence:
@@ -37,6 +38,7 @@ class Heartbeat:
                 for seat in busy
                 if seat.account and seat.account.item_s
             },
+            upstream=self._reach.cause,
         )
 
     async def beat(self) -> None:

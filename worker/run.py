@@ -25,6 +25,7 @@ from worker.jobs import Jobs
 from worker.kit import Kit
 from worker.leaser import Leaser
 from worker.presence import Heartbeat
+from worker.reach import Reach
 from worker.seat import Seat
 from worker.tail import Tail
 from worker.upstream.loader import AdapterError, load
@@ -86,7 +87,8 @@ async def _run(
             halt=process.halt,
         )
         seats = [Seat(kit, index) for index in range(settings.seats)]
-        heartbeat = Heartbeat(process, bus, seats, state)
+        reach = Reach(upstream, clock)
+        heartbeat = Heartbeat(process, bus, seats, state, reach)
         kit.jobs.on_end = _Ending(seats)
         kit.jobs.on_idle = kit.tail.hint
         duties = (
@@ -98,6 +100,7 @@ async def _run(
             kit.failures.flush_for_ever,
             partial(state.watch, {"nats": bus.ping, "postgres": database.ping}),
             heartbeat.beat,
+            reach.watch,
         )
         tasks = [background.create_task(_tireless(kit, duty)) for duty in duties]
         try:

@@ -130,8 +130,14 @@ async def _make(broker: Broker, config: dict[str, Any]) -> None:
             raise
         await broker.api(f"STREAM.CREATE.{name}", config)
         return
-    if any(standing.get(key) != value for key, value in config.items() if key != "metadata"):
+    if differing(config, standing):
         await broker.api(f"STREAM.UPDATE.{name}", {**standing, **config})
+
+
+def differing(wanted: dict[str, Any], standing: dict[str, Any]) -> list[str]:
+    """What of a stream's configuration is not as it should be, as `name: found, not wanted`."""
+    pairs = ((key, standing.get(key), value) for key, value in wanted.items() if key != "metadata")
+    return [f"{key}: {found}, not {value}" for key, found, value in pairs if found != value]
 
 
 async def ensure_fires(broker: Broker) -> None:

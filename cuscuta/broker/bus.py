@@ -1,5 +1,8 @@
 """Everything on the bus, wired: one connection and the typed stores over it."""
 
+import contextlib
+from datetime import datetime
+
 from cuscuta import instruments, subjects
 from cuscuta.broker.catalogues import Catalogues
 from cuscuta.broker.connection import Broker
@@ -73,6 +76,21 @@ class Bus:
             except RecordError as error:
                 self.log.warning("a record in cuscuta_workers is not ours", key=entry.key, cause=str(error))
         return found
+
+    async def workers_ahead(self) -> dict[str, float]:
+        """By worker, how many seconds its clock was ahead of the NATS server's at its last heartbeat."""
+        ahead = {}
+        for entry in await self.worker_bucket.many([">"]):
+            with contextlib.suppress(RecordError):
+                found = decode(entry.value, Presence)
+                ahead[found.worker] = (found.at - entry.at).total_seconds() if entry.at else 0.0
+        return ahead
+
+    async def ahead(self) -> float:
+        """How many seconds this process's clock is ahead of the NATS server's. Raises BrokerUnavailable."""
+        began = self.clock.wall()
+        told = (await self.broker.api(f"STREAM.INFO.{self.work.stream}"))["ts"]
+        return (began - datetime.fromisoformat(told)).total_seconds() + (self.clock.wall() - began).total_seconds() / 2
 
     async def ping(self) -> str | None:
         """A round trip to JetStream; the cause if it fails."""

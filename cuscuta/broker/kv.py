@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from cuscuta import limits, subjects
@@ -19,6 +20,7 @@ class Entry(NamedTuple):
     key: str
     value: bytes
     revision: int
+    at: datetime | None = None  # by the server's clock; of `many`, `since` and `follow` only
 
 
 def _ttl(seconds: float | None) -> dict[str, str]:
@@ -96,7 +98,8 @@ class Bucket:
             headers = msg.headers or {}
             if "KV-Operation" in headers or "Nats-Marker-Reason" in headers:
                 continue  # a deletion made by hand, with the nats CLI
-            yield Entry(headers["Nats-Subject"][prefix:], msg.data, int(headers["Nats-Sequence"]))
+            at = datetime.fromisoformat(headers["Nats-Time-Stamp"])
+            yield Entry(headers["Nats-Subject"][prefix:], msg.data, int(headers["Nats-Sequence"]), at)
 
 
 async def subject_list(broker: Broker, stream: str, subject_filter: str) -> list[str]:

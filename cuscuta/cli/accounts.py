@@ -26,11 +26,27 @@ def import_accounts(client: Client, file: Path, as_json: bool) -> None:
     """Import accounts from FILE: .json, .csv with a header, else email:password lines; - reads standard input."""
     body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     kind = _TYPES.get(file.suffix.lower(), "text/plain")
-    done = client.call("POST", "/accounts/import", content=body, headers={"content-type": kind})
+    done = client.upload("POST", "/accounts/import", body, kind)
     if as_json:
         show.as_json(done)
     else:
         show.console.print(f"{done['added']} added, {done['changed']} changed")
+
+
+@accounts.command()
+@click.argument("email")
+@click.option(
+    "--password", prompt=True, hide_input=True, envvar="CUSCUTA_ACCOUNT_PASSWORD", help="Asked for if left out."
+)
+@as_json_option
+@click.pass_obj
+def add(client: Client, email: str, password: str, as_json: bool) -> None:
+    """Add an account, or give a known one a new password."""
+    done = client.call("POST", "/accounts", json=[{"email": email, "password": password}])
+    if as_json:
+        show.as_json(done)
+    else:
+        show.console.print("added" if done["added"] else "changed")
 
 
 @accounts.command("list")
@@ -84,6 +100,27 @@ def show_account(client: Client, account: int, as_json: bool) -> None:
 def release(client: Client, account: int, as_json: bool) -> None:
     """Make an account available again."""
     _shown(client.call("POST", f"/accounts/{account}/release"), as_json)
+
+
+@accounts.command()
+@click.argument("account", type=int)
+@as_json_option
+@click.pass_obj
+def disable(client: Client, account: int, as_json: bool) -> None:
+    """Let nobody lease an account until it is released; its holder stops within the lease."""
+    _shown(client.call("PATCH", f"/accounts/{account}", json={"disabled": True}), as_json)
+
+
+@accounts.command()
+@click.argument("account", type=int)
+@click.option(
+    "--password", prompt=True, hide_input=True, envvar="CUSCUTA_ACCOUNT_PASSWORD", help="Asked for if left out."
+)
+@as_json_option
+@click.pass_obj
+def password(client: Client, account: int, password: str, as_json: bool) -> None:
+    """Give an account a new password; needs a token of scope admin."""
+    _shown(client.call("PATCH", f"/accounts/{account}", json={"password": password}), as_json)
 
 
 @accounts.command()

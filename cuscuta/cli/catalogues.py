@@ -30,7 +30,8 @@ def put(client: Client, name: str, file: Path, as_json: bool) -> None:
         items = _items(raw.decode("utf-8-sig"))
     except ValueError as error:
         raise click.ClickException(f"{file}: {error}") from None
-    stored = client.call("PUT", f"/catalogues/{quote(name, safe='')}", json={"items": items})
+    body = json.dumps({"items": items}).encode()
+    stored = client.upload("PUT", f"/catalogues/{quote(name, safe='')}", body, "application/json")
     if as_json:
         show.as_json(stored)
     else:

@@ -19,6 +19,7 @@ from httpx_sse import connect_sse
 from cuscuta.cli import show
 from cuscuta.relations import LOOPBACK
 
+_PART = 64 << 10
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 
@@ -49,6 +50,18 @@ class Client:
             return response.json() if response.content else None
         except ValueError:
             raise click.ClickException(f"{self.url} answered something that is not JSON: is it Cuscuta?") from None
+
+    def upload(self, method: str, path: str, body: bytes, kind: str) -> Any:
+        """`call` with a body that may be large: with a bar on a terminal."""
+
+        def parts() -> Iterator[bytes]:
+            for start in range(0, len(body), _PART):
+                yield body[start : start + _PART]
+                move(min(_PART, len(body) - start))
+
+        headers = {"content-type": kind, "content-length": str(len(body))}
+        with show.bytes_bar("sending", len(body)) as move:
+            return self.call(method, path, content=parts(), headers=headers)
 
     @contextmanager
     def _stream(self, path: str, accept: str, **options: Any) -> Iterator[httpx.Response]:

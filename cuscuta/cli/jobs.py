@@ -6,6 +6,7 @@ from typing import IO, Any, TypeVar
 from urllib.parse import quote
 
 import rich_click as click
+from rich.progress import Progress
 
 from cuscuta.cli import show
 from cuscuta.cli.client import Client
@@ -238,11 +239,14 @@ def cancel(
     if matched and not yes:
         click.confirm(f"Cancel {matched:,} jobs?", abort=True, err=True)
     cancelled = 0
-    while matched:
-        done = client.call("DELETE", "/jobs", params={**params, "dry_run": False})
-        cancelled += done["cancelled"]
-        if done["cancelled"] >= done["matched"] or not done["cancelled"]:
-            break
+    with Progress(console=show.messages, transient=True, disable=not show.messages.is_terminal) as bar:
+        task = bar.add_task("cancelling", total=matched)
+        while matched:
+            done = client.call("DELETE", "/jobs", params={**params, "dry_run": False})
+            cancelled += done["cancelled"]
+            bar.advance(task, done["cancelled"])
+            if done["cancelled"] >= done["matched"] or not done["cancelled"]:
+                break
     if as_json:
         show.as_json({"cancelled": cancelled})
     else:

@@ -14,7 +14,7 @@ from cuscuta.cli.catalogues import catalogues
 from cuscuta.cli.client import Client, default_url
 from cuscuta.cli.demo import demo
 from cuscuta.cli.doctor import doctor
-from cuscuta.cli.jobs import jobs
+from cuscuta.cli.jobs import as_json_option, jobs
 from cuscuta.cli.profiles import client_of, profiles
 from cuscuta.cli.results import events
 from cuscuta.cli.schedules import schedules
@@ -43,29 +43,41 @@ def cuscuta(context: click.Context, url: str, profile: str | None) -> None:
 
 
 @cuscuta.command("check-config")
-def check_config() -> None:
+@as_json_option
+def check_config(as_json: bool) -> None:
     """Check CUSCUTA_* settings and the CUSCUTA_CONFIG file without connecting to anything."""
     try:
         load(os.environ)
     except SettingsError as error:
+        if as_json:
+            show.as_json({"faults": list(error.faults)})
         for fault in error.faults:
             click.echo(fault, err=True)
         sys.exit(2)
-    show.console.print("the settings are in order")
+    if as_json:
+        show.as_json({"faults": []})
+    else:
+        show.console.print("the settings are in order")
 
 
 @cuscuta.command("secret-key")
-def secret_key() -> None:
+@as_json_option
+def secret_key(as_json: bool) -> None:
     """Print a fresh key for CUSCUTA_SECRET_KEYS."""
     from cuscuta.db.vault import new_key
 
-    click.echo(new_key())
+    _print_key(new_key(), as_json)
 
 
 @cuscuta.command("webhook-secret")
-def webhook_secret() -> None:
+@as_json_option
+def webhook_secret(as_json: bool) -> None:
     """Print a fresh key for CUSCUTA_WEBHOOK_SECRETS."""
-    click.echo("whsec_" + base64.b64encode(token_bytes(32)).decode())
+    _print_key("whsec_" + base64.b64encode(token_bytes(32)).decode(), as_json)
+
+
+def _print_key(key: str, as_json: bool) -> None:
+    show.as_json({"key": key}) if as_json else click.echo(key)
 
 
 for command in (jobs, events, schedules, accounts, catalogues, tokens, secrets, doctor, top, profiles, up, demo):

@@ -60,14 +60,18 @@ def profiles() -> None:
 @click.argument("name")
 @click.argument("url")
 @click.option("--token", prompt="Token", hide_input=True, envvar="CUSCUTA_TOKEN", help="Asked for if it is left out.")
-def add(name: str, url: str, token: str) -> None:
+@as_json_option
+def add(name: str, url: str, token: str, as_json: bool) -> None:
     """Remember a deployment; a known name gets the new address and token."""
     if not _NAME.fullmatch(name):
         raise click.ClickException("a profile's name is letters, digits, and - _ . between them")
     if not re.match(r"https?://[^\s/]", url):
         raise click.ClickException(f"{url!r} is no address. It looks like https://cuscuta.example")
     _save({**_load(), name: {"url": url.rstrip("/"), "token": checked_token("the token", token)}})
-    show.console.print(f"{name}: {url}", markup=False)
+    if as_json:
+        show.as_json({"name": name, "url": url})
+    else:
+        show.console.print(f"{name}: {url}", markup=False)
 
 
 @profiles.command("list")
@@ -83,9 +87,14 @@ def list_profiles(as_json: bool) -> None:
 
 @profiles.command()
 @click.argument("name")
-def remove(name: str) -> None:
+@as_json_option
+def remove(name: str, as_json: bool) -> None:
     """Forget a deployment."""
     found = _load()
     if found.pop(name, None) is None:
         raise click.ClickException(f"there is no profile {name!r}")
     _save(found)
+    if as_json:
+        show.as_json({"removed": name})
+    else:
+        show.console.print(f"{name} removed", markup=False)

@@ -55,9 +55,10 @@ def _download(client: Client, path: str, uid: str, kind: str | None, output: Pat
                 sys.stdout.buffer.write(part)
         else:
             unfinished = output.with_name(output.name + ".part")
-            with unfinished.open("wb") as file:
+            with unfinished.open("wb") as file, show.bytes_bar("results", None) as move:
                 for part in answer.iter_bytes():
                     file.write(part)
+                    move(len(part))
             unfinished.replace(output)
             show.messages.print(f"wrote {output}", markup=False)
     if missing:
@@ -83,10 +84,14 @@ def graph(client: Client, uid: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("uid", required=False)
+@click.option("--follow", "-f", is_flag=True, help="Go on until Ctrl-C with all jobs; with UID until its end.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_obj
-def events(client: Client, uid: str | None, as_json: bool) -> None:
-    """Print what happens to a job until it has ended, or to all jobs until Ctrl-C."""
+def events(client: Client, uid: str | None, follow: bool, as_json: bool) -> None:
+    """Print what happens to a job until it has ended, or to all jobs until Ctrl-C.
+
+    There is nothing else to do with events, so --follow is as good as said.
+    """
     path = f"/jobs/{quote(uid, safe='')}/events" if uid else "/events"
     for what, event in client.events(path):
         if as_json:

@@ -137,8 +137,12 @@ def resume(client: Client, uid: str, as_json: bool) -> None:
 
 @schedules.command()
 @click.argument("uid")
+@as_json_option
 @click.pass_obj
-def remove(client: Client, uid: str) -> None:
+def remove(client: Client, uid: str, as_json: bool) -> None:
     """End a schedule; the jobs that it has made go on."""
     client.call("DELETE", _path(uid))
-    show.messages.print("removed")
+    if as_json:
+        show.as_json({"removed": uid})
+    else:
+        show.messages.print("removed")

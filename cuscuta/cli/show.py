@@ -2,11 +2,13 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
 console = Console(width=None if sys.stdout.isatty() else 240)  # a pipe has no width: room for long rows
@@ -47,6 +49,15 @@ def _text(value: Any) -> str:
         return f"{value:g}"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text.replace("[", r"\[")
+
+
+@contextmanager
+def bytes_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal for what is sent or fetched; call what it yields with the bytes of each part."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.advance(task, count)
 
 
 def when(text: str | None) -> str:

@@ -89,7 +89,8 @@ def revoke(client: Client, token: int, as_json: bool) -> None:
 
 @tokens.command()
 @click.option("--another", is_flag=True, help="Also if there is an admin's token already.")
-def bootstrap(another: bool) -> None:
+@as_json_option
+def bootstrap(another: bool, as_json: bool) -> None:
     """Make the first admin's token, over the database instead of the API (CUSCUTA_POSTGRES_URL).
 
     For whoever has the database but no token: at the first start, or when all tokens are lost.
@@ -107,7 +108,10 @@ def bootstrap(another: bool) -> None:
         raise click.ClickException(f"{error}. Start entry once, which makes the tables, and try again.") from None
     if made is None:
         raise click.ClickException("there is an admin's token already. Use it, or make one more with --another.")
-    click.echo(made)
+    if as_json:
+        show.as_json({"token": made})
+    else:
+        click.echo(made)
     show.messages.print("this is shown once; keep it where secrets are kept")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime
 from importlib.resources import files
 from typing import Any, TypeVar
 
@@ -17,7 +18,9 @@ from cuscuta.settings import Settings
 
 ResultT = TypeVar("ResultT")
 
-MIGRATION_LOCK = 0x43_55_53_43  # "CUSC"; any number that nothing else in this database uses
+# Any numbers that nothing else in this database uses.
+MIGRATION_LOCK = 0x43_55_53_43  # "CUSC"
+REAPER_LOCK = 0x43_55_53_52  # "CUSR"
 _GONE = (
     OSError,
     TimeoutError,
@@ -132,15 +135,29 @@ class Database:
             finally:
                 connection.terminate()  # frees the lock too, without waiting for a server that may be gone
 
+    async def lacking(self) -> list[str]:
+        """The migrations that were not run. Raises DatabaseUnavailable."""
+        if not (await self.rows("SELECT to_regclass('migration') IS NOT NULL AS made"))[0]["made"]:
+            return [name for name, _ in migrations()]
+        run = {row["name"] for row in await self.rows("SELECT name FROM migration")}
+        return [name for name, _ in migrations() if name not in run]
+
+    async def held(self, lock: int) -> bool:
+        """Whether somebody holds an advisory lock. Raises DatabaseUnavailable."""
+        sql = """SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
+                 AND classid = 0 AND objid = $1
+                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) AS held"""
+        return bool((await self.rows(sql, lock))[0]["held"])
+
+    async def time(self) -> datetime:
+        """The server's clock. Raises DatabaseUnavailable."""
+        found: datetime = (await self.rows("SELECT clock_timestamp() AS now"))[0]["now"]
+        return found
+
     async def await_schema(self) -> None:
         """Wait until entry has run every migration; says so once."""
-        wanted, said = {name for name, _ in migrations()}, False
-        while True:
-            rows = await self.insist(lambda: self.rows("SELECT to_regclass('migration') IS NOT NULL AS made"))
-            if rows[0]["made"]:
-                names = {r["name"] for r in await self.insist(lambda: self.rows("SELECT name FROM migration"))}
-                if wanted <= names:
-                    return
+        said = False
+        while await self.insist(self.lacking):
             if not said:
                 self._log.warning("waiting for entry to run the migrations")
                 said = True

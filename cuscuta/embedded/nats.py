@@ -54,6 +54,8 @@ class Nats:
             f"listen: 127.0.0.1:{self.port or -1}\n"
             f"ports_file_dir: {json.dumps(str(self.folder))}\n"
             f"pid_file: {json.dumps(str(self.folder / 'nats.pid'))}\n"
+            # Who is gone without a word is forgotten within 30 s; by itself a server keeps him for six minutes.
+            f'ping_interval: "10s"\nping_max: 2\n'
             f"jetstream {{ store_dir: {store}, sync_interval: {self._sync} }}\n{self._extra}\n"
         )
         with (self.folder / "nats.log").open("ab") as log:

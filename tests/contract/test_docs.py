@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cuscuta import errors, limits, settings
+from cuscuta import errors, instruments, limits, settings
 from cuscuta.model import Item
 from cuscuta.transitions import ACCOUNT, JOB
 from worker.upstream.declarative import Declarative
@@ -109,3 +109,21 @@ def test_links_between_documents_lead_somewhere() -> None:
 
 def test_the_configuration_page_lists_every_setting() -> None:
     assert settings.table() in (DOCS / "configuration.md").read_text(), "run: python -m cuscuta.settings"
+
+
+def test_the_telemetry_page_prints_the_instruments() -> None:
+    assert instruments.table() in (DOCS / "telemetry.md").read_text(), "run: python -m cuscuta.instruments"
+
+
+def test_every_span_and_link_is_documented() -> None:
+    """Names in the code that the page lacks."""
+    page = (DOCS / "telemetry.md").read_text()
+    code = "".join(
+        p.read_text() for part in ("cuscuta", "entry", "worker", "reaper") for p in (DOCS.parent / part).rglob("*.py")
+    )
+    spans = set(re.findall(r'telemetry\.(?:span|begin)\(\s*f?"([^"{]+)', code))
+    links = set(re.findall(r'telemetry\.link\(.*, "([^"]+)"\)', code))
+    handed = set(re.findall(r'handing_on\(.*, "([^"]+)"\)', code))
+    assert spans >= {"submit", "admit", "settle", "ride", "send ", "process "}
+    assert links >= {"redelivered", "rides on", "settled by"}
+    assert {name for name in spans | links | handed if f"`{name}" not in page} == set()

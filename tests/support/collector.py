@@ -104,7 +104,8 @@ async def collector(*, keep: bool = True) -> AsyncIterator[Collected]:
         argv = [
             str(agent), "start", "--otlp-http-endpoint", f"127.0.0.1:{port}",
             "--otlp-grpc-endpoint", f"127.0.0.1:{grpc}",
-            "--exporter", "otlp" if keep else "blackhole", "--otlp-exporter-protocol", "http", "--otlp-exporter-compression", "none",
+            "--exporter", "otlp" if keep else "blackhole",
+            "--otlp-exporter-protocol", "http", "--otlp-exporter-compression", "none",
             "--otlp-exporter-endpoint", f"http://127.0.0.1:{runner.addresses[0][1]}",
         ]  # fmt: skip
         proc = Proc("rotel", argv, clean_env(), Path(folder))

@@ -1,5 +1,6 @@
 """The declarative HTTP adapter: a TOML file instead of code (see docs/upstreams.md)."""
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -61,6 +62,13 @@ class Declarative(Upstream):
         """Close the client."""
         if self._client:
             await self._client.close()
+
+    async def reach(self) -> None:
+        """Open a connection to the server and close it again."""
+        url = URL(self._file.base_url)
+        async with asyncio.timeout(self._file.timeout_s):
+            _, writer = await asyncio.open_connection(url.host, url.port)
+        writer.close()
 
     async def log_in(self, session: Session) -> None:
         """Send the login request and take token and user id from its answer."""

@@ -65,6 +65,9 @@ class Upstream:
     async def close(self) -> None:
         """Called once at the end."""
 
+    async def reach(self) -> None:
+        """Called now and then, without an account: raises if nothing answers at the upstream's address."""
+
     async def log_in(self, session: Session) -> None:
         """Get a token for `session.email` and `session.password`. Raises AuthenticationFailed if they are wrong."""
 
