@@ -119,6 +119,7 @@ class Essential(Struct, frozen=True, omit_defaults=True):
     digest: str = ""  # of the request's body, to tell a repeated Idempotency-Key from an abused one
     traceparent: str | None = None
     webhook: str | None = None
+    seal: str = ""  # cuscuta.seal: the mark of whoever accepted it
 
     @property
     def group(self) -> str:

@@ -79,6 +79,14 @@ def faults(s: "Settings") -> list[str]:
         "secret_keys holds something that is no Fernet key. Make one with: cuscuta secret-key",
     )
     need(
+        all(len(key) >= 32 for key in s.seal_keys),
+        "seal_keys holds something of less than 32 characters. Make one with: cuscuta secret-key",
+    )
+    need(
+        not set(s.seal_keys) & set(s.secret_keys),
+        "seal_keys holds one of secret_keys, which workers have. Make another one with: cuscuta secret-key",
+    )
+    need(
         all(map(_is_webhook_secret, s.webhook_secrets)),
         "webhook_secrets holds something that is no key. Make one with: cuscuta webhook-secret",
     )

@@ -22,7 +22,7 @@ _FILE = PREFIX + "CONFIG"
 _RESERVED = frozenset({_FILE, PREFIX + "URL", PREFIX + "TOKEN", PREFIX + "TOKEN_FILE"})
 
 
-_LISTS = frozenset({"secret_keys", "webhook_secrets", "fleet"})
+_LISTS = frozenset({"secret_keys", "seal_keys", "webhook_secrets", "fleet"})
 _SECRET = frozenset({"postgres_url", "nats_url", "nats_password", "webhook_url", *_LISTS})
 
 
@@ -52,6 +52,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     postgres_pool: Annotated[int, Meta(ge=2, le=50), _d("connections to PostgreSQL a process")] = 4
     secret_keys: Annotated[
         list[str], _d("Fernet keys for account passwords, newest first (make one: cuscuta secret-key)")
+    ] = []
+
+    seal_keys: Annotated[
+        list[str],
+        _d("keys of entry and reaper alone, newest first, that jobs are sealed with (make one: cuscuta secret-key)"),
     ] = []
 
     replicas: Annotated[int, Meta(ge=1, le=5), _d("replicas of every stream; 3 in production")] = 1

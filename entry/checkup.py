@@ -173,6 +173,11 @@ def _api(context: Context) -> list[Finding]:
         found.append(Finding("REST API", "doubtful", "asks for no token", fix))
     else:
         found.append(Finding("REST API", "good", "asks for a token"))
+    if context.settings.seal_keys:
+        found.append(Finding("seal", "good", "only what entry has accepted is let out"))
+    else:
+        fix = "Give entry and reaper, and nobody else, CUSCUTA_SEAL_KEYS (make one: cuscuta secret-key)."
+        found.append(Finding("seal", "doubtful", "whoever takes over a worker can submit jobs", fix))
     if len(context.settings.secret_keys) > 1:
         fix = "cuscuta secrets rotate, then leave the old ones out (docs/security.md)."
         found.append(Finding("secret keys", "doubtful", "older keys are still in use", fix))

@@ -6,6 +6,7 @@ import sys
 
 from cuscuta import health, service, subjects
 from cuscuta.broker import Bus
+from cuscuta.broker.adoption import adopt
 from cuscuta.broker.assets import Misconfigured, ensure
 from cuscuta.broker.feed import Feed
 from cuscuta.broker.projection import Projection
@@ -21,6 +22,7 @@ from entry.context import Context
 from entry.firing import Firing
 from entry.fleet import Fleet
 from entry.gate import Gate
+from entry.handover import Handover
 from entry.history import History
 from entry.measures import measure_for_ever
 from entry.progress import ProgressCache
@@ -72,6 +74,8 @@ async def enter(process: Process) -> None:
 async def _start(bus: Bus, database: Database) -> None:
     await bus.broker.connect()
     await ensure(bus.broker, bus.settings)
+    if adopted := await bus.broker.insist(lambda: adopt(bus)):
+        bus.log.info("jobs accepted before are sealed now", jobs=adopted)
     await database.connect()
     if done := await database.insist(database.migrate):
         bus.log.info("migrated", migrations=done)
@@ -90,7 +94,10 @@ async def _run(process: Process, context: Context) -> None:
         admission.heard(hint)
         if hint.kind == "ended":
             context.waits.ended(hint.uid)
+        if hint.kind == "follow":
+            handover.heard(hint.uid)
 
+    handover = Handover(bus)
     async with asyncio.TaskGroup() as group:
         end = await bus.broker.subscribe(subjects.ANNOUNCE, on_announcement)
         admitting = group.create_task(admission.run(group.create_task))
@@ -101,6 +108,7 @@ async def _run(process: Process, context: Context) -> None:
             group.create_task(projection.follow()),
             group.create_task(context.feed.follow()),
             group.create_task(keep_streams(bus)),
+            group.create_task(handover.run()),
             group.create_task(state.watch({"nats": bus.ping, "postgres": context.database.ping})),
         ]
         if await service.unless_halted(process, _caught_up(context)):

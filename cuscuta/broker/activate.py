@@ -16,6 +16,7 @@ from cuscuta.broker.tags import Known
 from cuscuta.codec import encode
 from cuscuta.limits import FIRST_CHUNKS, LATER_CHUNKS
 from cuscuta.model import ActiveJob, ChunkBody, Failure, JobStatus, JobTag
+from cuscuta.seal import genuine
 from cuscuta.spans import Grid, Span
 from cuscuta.subjects import ChunkName
 
@@ -32,6 +33,11 @@ async def activate(bus: Bus, waiting: Waiting, seats: int, known: Known | None =
         return False
     tag = known.tag
     now = bus.clock.wall()
+    if not genuine(bus.settings.seal_keys, tag):
+        bus.log.error("a job that nobody accepted was about to be let out", uid=uid)
+        why = "its tag bears no valid seal: somebody wrote or changed it who may not accept jobs"
+        await close(bus, uid, JobStatus.FAILED, [Failure("NotAccepted", why, now)])
+        return False
     if tag.status is JobStatus.QUEUEING and tag.essential.start_by and tag.essential.start_by <= now:
         await close_late(bus, uid, now)
         return False

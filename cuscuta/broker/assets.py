@@ -131,7 +131,8 @@ async def _make(broker: Broker, config: dict[str, Any]) -> None:
         await broker.api(f"STREAM.CREATE.{name}", config)
         return
     if differing(config, standing):
-        await broker.api(f"STREAM.UPDATE.{name}", {**standing, **config})
+        metadata = {**(standing.get("metadata") or {}), **(config.get("metadata") or {})}
+        await broker.api(f"STREAM.UPDATE.{name}", {**standing, **config, "metadata": metadata})
 
 
 def differing(wanted: dict[str, Any], standing: dict[str, Any]) -> list[str]:

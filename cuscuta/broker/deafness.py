@@ -4,7 +4,7 @@ A node that is cut off from its cluster keeps its clients. It answers what it kn
 answers with "nobody is there", whatever a stream's leader would have to say: so what counts is each kind of question.
 """
 
-PATIENCE_S = 4.0  # two lost requests in a row
+PATIENCE_S = 3.0  # a request that was lost, and another one
 SETTLE_S = 10.0  # after leaving one, the next one is given this long: a whole cluster may be electing leaders
 _KINDS = 256
 

@@ -13,6 +13,7 @@ from cuscuta.broker.tags import Known
 from cuscuta.broker.unique import claim
 from cuscuta.errors import InputError
 from cuscuta.model import JobStatus, JobTag, Progress, Queue
+from cuscuta.seal import sealed
 from cuscuta.uids import new_uid
 
 
@@ -51,7 +52,7 @@ async def _reopen(bus: Bus, known: Known, run_id: str) -> Known | None:
     fresh = replace(
         tag,
         status=JobStatus.QUEUEING,
-        essential=essential,
+        essential=sealed(bus.settings.seal_keys, tag.uid, essential),
         queue=Queue(tag.queue.created_at),
         run_ids=[*tag.run_ids, run_id],
         progress=Progress(),

@@ -14,17 +14,16 @@ from enum import StrEnum
 from msgspec.structs import replace
 
 from cuscuta import limits, settling, spans, subjects, telemetry
-from cuscuta.broker import after
+from cuscuta.broker import after, follow
 from cuscuta.broker.bus import Bus
 from cuscuta.broker.lanes import Waiting
-from cuscuta.broker.submit import begin, submit
+from cuscuta.broker.submit import begin
 from cuscuta.broker.tags import Edit, Known
 from cuscuta.broker.unique import release
 from cuscuta.dependencies import Turn
 from cuscuta.model import ChunkBody, Failure, JobStatus, JobTag
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
-from cuscuta.uids import uid_from
 
 Condition = Callable[[JobTag], bool]
 
@@ -168,6 +167,9 @@ async def tidy(bus: Bus, tag: JobTag) -> None:
     """
     uid, lane = tag.uid, tag.essential.lane
     await bus.announce("ended", uid)  # before the lane goes on: nobody polls for this one when the next one starts
+    if follow.for_others(bus, tag):
+        await bus.announce("follow", uid)  # all the rest is for them; should they not hear it, the reaper finds it
+        return
     place = await _place(bus, tag)
     if await _runs_again(bus, tag):
         return
@@ -196,7 +198,7 @@ async def _runs_again(bus: Bus, tag: JobTag) -> bool:
 async def _leave_bus(bus: Bus, tag: JobTag) -> None:
     """Everything but its place in a lane."""
     uid, essential = tag.uid, tag.essential
-    await _follow_up(bus, tag)  # before anything goes: what is left lets the reaper try again
+    await follow.make(bus, tag)  # before anything goes: what is left lets the reaper try again
     await bus.event(tag, str(tag.status), tag.status)
     waiting, *_ = await asyncio.gather(
         after.waiting(bus, uid),
@@ -217,15 +219,6 @@ async def _leave_bus(bus: Bus, tag: JobTag) -> None:
 async def _leave_queue(bus: Bus, tag: JobTag) -> None:
     if tag.queue.admitted_at is None:  # else it was taken out of it
         await bus.work.remove(subjects.admit(tag.essential.priority, tag.essential.group, tag.uid))
-
-
-async def _follow_up(bus: Bus, tag: JobTag) -> None:
-    """Submit what is to follow a job's success or failure, once for each of its runs."""
-    essential = tag.essential
-    follow = {JobStatus.COMPLETED: essential.on_success, JobStatus.FAILED: essential.on_failure}.get(tag.status)
-    if follow is not None:
-        follow = replace(follow, after=(tag.uid,), after_when="ended")
-        await submit(bus, uid_from("follow-up", tag.run_ids[-1], str(tag.status)), follow)
 
 
 async def advance(bus: Bus, known: Known) -> bool:
@@ -254,6 +247,8 @@ async def _stop_lane(bus: Bus, lane: str, uid: str, place: int) -> bool:
         if entry is None or known is None or known.tag.essential.lane_policy != "stop":
             return True
         later, sequence = entry
+        if follow.for_others(bus, replace(known.tag, status=JobStatus.FAILED)):
+            return False  # the reaper, who may submit what follows, goes on with the row
         why = Failure("PredecessorFailed", f"job {uid}, which was before it in its lane, failed", bus.clock.wall())
         stored = await bus.results.stored(later)
         ended = await bus.tags.swap(known, _ending(bus, JobStatus.FAILED, [why], stored))

@@ -96,6 +96,7 @@ async def _demo(plan: Plan, folder: Path, verbose: bool, as_json: bool) -> int:
         say if verbose else to_log,
         workers=plan.workers,
         secret_key=secret_key(folder),
+        seal_key=secret_key(folder, "seal-key"),
         env=env,
         extra={"upstream": upstream},
         durable=False,

@@ -29,6 +29,7 @@ _OURS = frozenset(
         "NATS_URL",
         "POSTGRES_URL",
         "SECRET_KEYS",
+        "SEAL_KEYS",
         "ENTRY_PORT",
         "ENTRY_HOST",
         "PORT_FILE",
@@ -41,12 +42,12 @@ def say(part: str, line: str) -> None:
     show.console.print(f"{part:>9} | {line}", markup=False, highlight=False, soft_wrap=True)
 
 
-def secret_key(folder: Path) -> str:
-    """The data folder's own key, made at the first start and readable by its owner only."""
+def secret_key(folder: Path, name: str = "secret-key") -> str:
+    """One of the data folder's own keys, made at the first start and readable by its owner only."""
     from cuscuta.db.vault import new_key
 
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "secret-key"
+    file = folder / name
     if not file.exists():
         _keep(file, new_key())
     return file.read_text().strip()
@@ -165,7 +166,15 @@ def up(data: Path | None, port: int, workers: int, seats: int | None, upstream: 
         )
         workers = 0
     env = {"CUSCUTA_LOG_FORMAT": "console", **passed}
-    stack = Stack(folder, say, workers=workers, port=port, secret_key=secret_key(folder), env=env)
+    stack = Stack(
+        folder,
+        say,
+        workers=workers,
+        port=port,
+        secret_key=secret_key(folder),
+        seal_key=secret_key(folder, "seal-key"),
+        env=env,
+    )
     raise SystemExit(run(_up(stack)))
 
 

@@ -23,12 +23,14 @@ class Stack:
         workers: int = 2,
         port: int = 0,
         secret_key: str = "",
+        seal_key: str = "",
         env: Mapping[str, str] | None = None,
         extra: Mapping[str, list[str]] | None = None,
         durable: bool = True,
     ) -> None:
         self.folder, self._say, self._workers, self._port = folder, say, workers, port
         self._env, self._extra, self._secret_key = dict(env or {}), dict(extra or {}), secret_key
+        self._seal_key = seal_key
         self.nats = Nats(folder / "nats", _kept_port(folder / "nats"), sync_always=durable)
         self.postgres = Postgres(folder / "postgres", _kept_port(folder / "postgres"), fast=not durable)
         self.parts: list[Part] = []
@@ -87,8 +89,16 @@ class Stack:
         for n in range(1, self._workers + 1):
             commands[f"worker-{n}"] = module("worker.run")
         keys = {"CUSCUTA_SECRET_KEYS": self._secret_key}  # for those that open secrets
+        seal = {"CUSCUTA_SEAL_KEYS": self._seal_key}  # for those that accept jobs
         self.parts = [
-            Part(name, argv, env | (keys if name.startswith(("entry", "worker", "reaper")) else {}), self._say)
+            Part(
+                name,
+                argv,
+                env
+                | (keys if name.startswith(("entry", "worker", "reaper")) else {})
+                | (seal if seal["CUSCUTA_SEAL_KEYS"] and name.startswith(("entry", "reaper")) else {}),
+                self._say,
+            )
             for name, argv in commands.items()
         ]
         return [group.create_task(self._keep(part)) for part in self.parts]

@@ -7,10 +7,12 @@ from cuscuta import subjects
 from cuscuta.broker.assets import make_consumer
 from cuscuta.codec import encode
 from cuscuta.model import ChunkBody, Essential, Item, JobStatus, JobTag, Queue
+from cuscuta.seal import sealed
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 from cuscuta.uids import new_uid
 from tests.faults.stage import ITEMS, Stage
+from tests.support import users
 from tests.support.wait import until
 
 Proof = Callable[[], Awaitable[object]]  # true once the reaper has mended it
@@ -33,7 +35,7 @@ async def _unqueued(stage: Stage, name: str) -> Proof:
     assert songs is not None
     now = bus.clock.wall()
     uid, essential = new_uid(now), Essential(name, songs.hash, "songs", Span(0, ITEMS))
-    tag = JobTag(uid, JobStatus.QUEUEING, essential, Queue(now), run_ids=[uid])
+    tag = JobTag(uid, JobStatus.QUEUEING, sealed([users.SEAL], uid, essential), Queue(now), run_ids=[uid])
     assert await bus.tags.create(tag)
     return lambda: _completed(stage, tag.uid, name)
 

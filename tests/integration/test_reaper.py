@@ -5,11 +5,12 @@ from cuscuta.broker import Delivery, Puller
 from cuscuta.broker.assets import make_consumer
 from cuscuta.codec import encode
 from cuscuta.model import ActiveJob, ChunkResult, Essential, JobStatus, JobTag, Priority, Queue
+from cuscuta.seal import sealed
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
 from cuscuta.uids import new_uid, token_from
 from tests.conftest import MakeHouse
-from tests.support import checks
+from tests.support import checks, users
 from tests.support.house import House
 from tests.support.wait import until
 
@@ -34,7 +35,8 @@ async def tag(h: House, lane: str | None = None) -> JobTag:
     assert name is not None
     essential = Essential("player 1", name.hash, "songs", Span(0, 100), lane=lane)
     now = bus.clock.wall()
-    made = JobTag(new_uid(now), JobStatus.QUEUEING, essential, Queue(now), ["x"])
+    uid = new_uid(now)
+    made = JobTag(uid, JobStatus.QUEUEING, sealed([users.SEAL], uid, essential), Queue(now), ["x"])
     assert await bus.tags.create(made)
     return made
 

@@ -13,6 +13,7 @@ from typing import Any
 from cuscuta.broker.translation import NOT_FOUND
 from cuscuta.errors import BrokerRefused
 from cuscuta.model import Essential, JobStatus, JobTag, Queue
+from cuscuta.seal import sealed
 from cuscuta.spans import Span
 from cuscuta.uids import new_uid
 from tests.support.alone import alone
@@ -74,6 +75,7 @@ async def _accepted(h: House) -> str:
     now = bus.clock.wall()
     uid = new_uid(now)
     essential = Essential("player 3", songs.hash, "songs", Span(0, ITEMS))
+    essential = sealed(bus.settings.seal_keys, uid, essential)
     assert await bus.tags.create(JobTag(uid, JobStatus.QUEUEING, essential, Queue(now), run_ids=[uid]))
     return uid
 

@@ -18,6 +18,10 @@ def conf() -> str:
     return text.replace("users: [", ours, 1)
 
 
+SEAL = "the-seal-of-those-who-may-accept-jobs"
+
+
 def login(user: str) -> dict[str, str]:
-    """Settings with which a part logs in."""
-    return {"nats_user": user, "nats_password": password(user)}
+    """Settings with which a part logs in; those who accept jobs have the seal as well."""
+    seal = {"seal_keys": SEAL} if user in ("entry", "reaper", "tests") else {}
+    return {"nats_user": user, "nats_password": password(user), **seal}
