@@ -15,6 +15,7 @@ from cuscuta.cli.client import Client, default_url
 from cuscuta.cli.demo import demo
 from cuscuta.cli.doctor import doctor
 from cuscuta.cli.jobs import as_json_option, jobs
+from cuscuta.cli.migrate import migrate
 from cuscuta.cli.profiles import client_of, profiles
 from cuscuta.cli.results import events
 from cuscuta.cli.schedules import schedules
@@ -80,7 +81,21 @@ def _print_key(key: str, as_json: bool) -> None:
     show.as_json({"key": key}) if as_json else click.echo(key)
 
 
-for command in (jobs, events, schedules, accounts, catalogues, tokens, secrets, doctor, top, profiles, up, demo):
+for command in (
+    jobs,
+    events,
+    schedules,
+    accounts,
+    catalogues,
+    tokens,
+    secrets,
+    doctor,
+    top,
+    profiles,
+    migrate,
+    up,
+    demo,
+):
     cuscuta.add_command(command)
 
 

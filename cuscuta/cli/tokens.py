@@ -118,7 +118,7 @@ def bootstrap(another: bool, as_json: bool) -> None:
 async def _bootstrap(postgres_url: str, another: bool) -> str | None:
     from cuscuta.db.tokens import Scope, Tokens
 
-    async with asyncio.timeout(10), _opened(postgres_url) as database:
+    async with asyncio.timeout(10), opened(postgres_url) as database:
         tokens = Tokens(database)
         return None if not another and await tokens.has_admin() else await tokens.make("bootstrap", Scope.ADMIN)
 
@@ -127,7 +127,7 @@ async def folder_token(postgres_url: str, known: str) -> str:
     """The token that `cuscuta up` goes by: the one it has kept if that is still good, else a fresh one."""
     from cuscuta.db.tokens import Scope, Tokens, parse
 
-    async with _opened(postgres_url) as database:
+    async with opened(postgres_url) as database:
         await database.insist(database.migrate)
         tokens = Tokens(database)
         token = await tokens.check(key) if (key := parse(known)) else None
@@ -136,7 +136,8 @@ async def folder_token(postgres_url: str, known: str) -> str:
 
 
 @asynccontextmanager
-async def _opened(postgres_url: str) -> "AsyncIterator[Database]":
+async def opened(postgres_url: str) -> "AsyncIterator[Database]":
+    """The database, past the API; waits for it for ever."""
     from cuscuta.clock import SystemClock
     from cuscuta.db import Database
     from cuscuta.logs import set_up

@@ -7,7 +7,6 @@ import asyncio
 import os
 import re
 import shlex
-import shutil
 import subprocess
 from itertools import count
 from pathlib import Path
@@ -23,14 +22,13 @@ from tests.conftest import MakeHouse
 from tests.support import checks, users
 from tests.support.house import House
 from tests.support.process import clean_env
+from tests.support.tools import find, needs
 from tests.support.wait import until
 
 PAGE = Path(__file__).parents[2] / "docs" / "nats-cli.md"
-NATS = shutil.which("nats") or shutil.which("nats", path=str(Path.home() / "go" / "bin"))
+NATS = find("nats")
 BLOCK = re.compile(r"```console\n(.*?)```", re.S)
-pytestmark = pytest.mark.skipif(
-    NATS is None, reason="no nats: go install github.com/nats-io/natscli/nats@v0.5.0; .ci/run does"
-)
+pytestmark = needs("nats", "go install github.com/nats-io/natscli/nats@v0.5.0")
 
 
 async def nats(h: House, user: str, *words: str, code: int = 0) -> str:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 FILE = Path(__file__).parents[2] / "deploy" / "nats" / "users.conf"
-PARTS = ("entry", "worker", "reaper", "inspector")
+PARTS = ("entry", "worker", "reaper", "inspector", "backup")
 
 
 def password(user: str) -> str:

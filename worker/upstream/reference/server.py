@@ -226,6 +226,7 @@ def make_world(args: argparse.Namespace) -> World:
 def main() -> None:
     """Run the server until it is stopped."""
     parser = argparse.ArgumentParser(prog="python -m worker.upstream.reference.server", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; beyond this box it is open to all")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--port-file", type=Path)
     parser.add_argument("--accounts", type=int, default=8)
@@ -237,7 +238,7 @@ def main() -> None:
     parser.add_argument("--token-ttl-s", type=float, default=3600.0)
     parser.add_argument("--slots", type=int, default=50)
     args = parser.parse_args()
-    sock = listen("127.0.0.1", args.port)
+    sock = listen(args.host, args.port)
     if args.port_file:
         args.port_file.write_text(str(sock.getsockname()[1]))
     config = uvicorn.Config(App(make_world(args)), log_level="warning", access_log=False, lifespan="off")
