@@ -4,7 +4,7 @@ BIN := .venv/bin
 TESTS ?= tests
 # Most of a test's time is waiting for real processes, so more of them than cores run at once.
 JOBS ?= 4
-BENCHES := policies slow-seat nine-minutes seats shared chunks latency backlog pace memory listing pickup handover lanes tracing
+BENCHES := policies slow-seat nine-minutes seats shared chunks latency backlog pace memory listing pickup handover lanes tracing start scale carries
 
 .PHONY: demo up test faults soak lint format bench bench-peers bench-report pins sbom clean
 

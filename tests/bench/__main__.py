@@ -14,6 +14,7 @@ RESULTS = Path(__file__).parents[2] / "docs" / "benchmarks"
 NAMES = (
     "policies", "slow-seat", "nine-minutes", "seats", "shared", "chunks", "latency", "backlog", "pace", "memory",
     "listing", "pickup", "handover", "lanes", "tracing",
+    "start", "scale", "carries",
 )  # fmt: skip
 
 
