@@ -6,7 +6,7 @@ Live: the loop made progress within the last seconds. Ready: the last round trip
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ class Health:
         self._clock = clock
         self._beat = clock.monotonic()
         self._causes: dict[str, str] = {"start": "not started yet"}
+        instruments.READY.set(0)  # also of one that never gets there
 
     def beat(self) -> None:
         """The main loop made progress."""
@@ -85,9 +86,10 @@ class Health:
         silent = self._clock.monotonic() - self._beat
         return (True, {}) if silent < self.STALL_S else (False, {"loop": f"no progress for {silent:.0f} s"})
 
-    def ready(self) -> tuple[bool, dict[str, str]]:
-        """Whether everything needed works, and the causes if not."""
-        return (not self._causes, dict(self._causes))
+    def ready(self, without: Collection[str] = ()) -> tuple[bool, dict[str, str]]:
+        """Whether everything needed works but for some parts, and the causes if not."""
+        causes = {part: cause for part, cause in self._causes.items() if part not in without}
+        return (not causes, causes)
 
 
 class Server(uvicorn.Server):

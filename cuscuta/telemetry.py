@@ -17,7 +17,7 @@ from opentelemetry.trace import INVALID_SPAN, Link, SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 TRACEPARENT, LINK, LINK_WHY = "traceparent", "cuscuta-link", "cuscuta-why"
-_FLUSH_S = 3.0  # a collector that hangs must not keep a process from its end
+FLUSH_S = 3.0  # a collector that hangs must not keep a process from its end
 _propagator = TraceContextTextMapPropagator()
 _state: dict[str, Any] = {"traces": None, "metrics": None}
 
@@ -107,7 +107,7 @@ def shut_down() -> None:
     if _state["traces"] is not None or _state["metrics"] is not None:
         flushing = threading.Thread(target=flush, daemon=True)
         flushing.start()
-        flushing.join(_FLUSH_S)
+        flushing.join(FLUSH_S)
 
 
 def tracing() -> bool:

@@ -31,7 +31,7 @@ from entry.upkeep import keep_streams
 from entry.waits import Waits
 from entry.webhooks import Webhooks
 
-_DRAIN_S = 5  # requests under way at a stop get this long
+DRAIN_S = 5  # requests under way at a stop get this long
 
 
 async def enter(process: Process) -> None:
@@ -54,7 +54,7 @@ async def enter(process: Process) -> None:
         settings, clock, bus, database, accounts, vault, gate, projection, state, admission, waits, feed, progress,
         history, Fleet(settings.fleet, clock), Shared(clock, 0.9, 1_000),
     )  # fmt: skip
-    options = {"timeout_graceful_shutdown": _DRAIN_S}
+    options = {"timeout_graceful_shutdown": DRAIN_S}
     if settings.insecure:
         print("entry: insecure is set: whoever is on this box may do anything", file=sys.stderr)  # at any log level
     host, port = settings.entry_host, settings.entry_port
@@ -120,7 +120,7 @@ async def _run(process: Process, context: Context) -> None:
         for halt in (admission.halt, firing.halt, *(hook.halt for hook in hooks)):
             halt()
         context.feed.close()
-        await asyncio.wait({admitting, *ending}, timeout=_DRAIN_S)
+        await asyncio.wait({admitting, *ending}, timeout=DRAIN_S)
         for task in [admitting, *ending, *tasks]:
             task.cancel()
 

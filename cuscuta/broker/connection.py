@@ -27,6 +27,7 @@ ResultT = TypeVar("ResultT")
 class Broker:
     """Requests, publishes and subscriptions with our errors. `connect` waits for ever, with a log line."""
 
+    CLOSE_S = 2  # seconds; nats-py wants a whole number
     REQUEST_S = 2.0  # a lost request is tried again after this; all of ours are safe to repeat [nats §10]
 
     def __init__(self, settings: Settings, clock: Clock, log: Logger, name: str) -> None:
@@ -132,7 +133,7 @@ class Broker:
         self._closing = True
         if self.nc.is_connected:
             with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
-                await self.nc.flush(timeout=2)
+                await self.nc.flush(timeout=self.CLOSE_S)
         with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
             await self.nc.close()
 

@@ -36,6 +36,7 @@ class Database:
     """One process's pool. `connect` waits for ever, with a log line."""
 
     COMMAND_S = 5.0  # a statement that takes longer is stuck: all of ours touch a handful of rows
+    CLOSE_S = 3.0
     SILENT_S = 10.0  # the server ends the session of a lock's holder that says nothing for so long
 
     def __init__(self, settings: Settings, clock: Clock, log: Logger) -> None:
@@ -65,7 +66,7 @@ class Database:
         """Close the pool; bounded."""
         if self._pool is not None:
             try:
-                async with asyncio.timeout(3):
+                async with asyncio.timeout(self.CLOSE_S):
                     await self._pool.close()
             except TimeoutError:
                 self._pool.terminate()

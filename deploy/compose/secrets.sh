@@ -30,6 +30,17 @@ for part in entry worker reaper inspector backup; do
       echo "secret_keys = [\"$secret\"]"
       if [ "$part" != worker ]; then echo "seal_keys = [\"$seal\"]"; fi
     } > "$folder/$part.toml"
+    ;;
+  backup)
+    {
+      echo "NATS_USER=$part"
+      echo "NATS_PASSWORD=$password"
+      echo "CUSCUTA_POSTGRES_URL=postgresql://cuscuta:$postgres@postgres:5432/cuscuta"
+    } > "$folder/backup.env"
+    ;;
+  inspector)
+    printf '%s' "$password" > "$folder/inspector-password"
+    ;;
   esac
 done
 route=$(word)

@@ -10,6 +10,7 @@ from cuscuta.instruments import TABLE, Instrument
 FILE = Path(__file__).with_name("cuscuta") / "files" / "dashboard.json"
 WIDE, HIGH, COLUMNS = 8, 7, 3
 UNITS = {"s": "s", "By": "bytes"}
+SCOPE = '{namespace="$namespace"}'
 SOURCE = {"type": "prometheus", "uid": "${source}"}
 
 
@@ -23,15 +24,15 @@ def targets(one: Instrument) -> Iterator[dict[str, Any]]:
     by = ", ".join(label(name) for name in one.attributes)
     legend = " ".join(f"{{{{{label(name)}}}}}" for name in one.attributes) or one.name
     if one.kind == "counter":
-        yield {"expr": f"sum by ({by}) (rate({one.prometheus}[$__rate_interval]))", "legendFormat": legend}
+        yield {"expr": f"sum by ({by}) (rate({one.prometheus}{SCOPE}[$__rate_interval]))", "legendFormat": legend}
     elif one.kind == "histogram":
         for quantile, name in ((0.5, "median"), (0.99, "99 %")):
-            rate = f"sum by (le) (rate({one.prometheus}_bucket[$__rate_interval]))"
+            rate = f"sum by (le) (rate({one.prometheus}_bucket{SCOPE}[$__rate_interval]))"
             yield {"expr": f"histogram_quantile({quantile}, {rate})", "legendFormat": name}
     elif one.part == "entry":  # every replica shows the same
-        yield {"expr": f"max by ({by}) ({one.prometheus})", "legendFormat": legend}
+        yield {"expr": f"max by ({by}) ({one.prometheus}{SCOPE})", "legendFormat": legend}
     else:
-        yield {"expr": f"sum by ({by}) ({one.prometheus})", "legendFormat": legend}
+        yield {"expr": f"sum by ({by}) ({one.prometheus}{SCOPE})", "legendFormat": legend}
 
 
 def panels() -> Iterator[dict[str, Any]]:
@@ -63,6 +64,8 @@ def panels() -> Iterator[dict[str, Any]]:
 def dashboard() -> dict[str, Any]:
     """The whole of it."""
     source = {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+    query = "label_values(cuscuta_ready, namespace)"
+    namespace = {"name": "namespace", "type": "query", "datasource": SOURCE, "query": query, "refresh": 2}
     return {
         "uid": "cuscuta",
         "title": "Cuscuta",
@@ -70,7 +73,7 @@ def dashboard() -> dict[str, Any]:
         "schemaVersion": 39,
         "refresh": "15s",
         "time": {"from": "now-3h", "to": "now"},
-        "templating": {"list": [source]},
+        "templating": {"list": [source, namespace]},
         "panels": list(panels()),
     }
 

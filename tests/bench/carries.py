@@ -1,4 +1,4 @@
-"""What one nats-server carries of ours: pulling beside many consumers, writing results, and what a job leaves on disk."""
+"""What one nats-server carries: pulling beside many consumers, writing results, and what a job leaves on disk."""
 
 import asyncio
 import json
@@ -85,7 +85,7 @@ async def _pull(bus: Bus) -> float:
     async with asyncio.timeout(60):
         await done.wait()
         while await bus.work.next_chunk(uid):  # until the last acknowledgement has counted
-            await asyncio.sleep(0)
+            pass
     took = time.perf_counter() - began
     await sub.unsubscribe()
     await bus.work.drop_job_consumer(uid)

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from yarl import URL
 
 from cuscuta.embedded.nats import binary
 from cuscuta.embedded.postgres import free_port
-from cuscuta.settings import Settings, load
+from cuscuta.settings import load
+from tests.support.drain import DRAIN_S
 from tests.support.process import Proc, clean_env
 from tests.support.tools import find, needs
 
@@ -44,7 +45,7 @@ def config(*more: str) -> dict[str, Any]:
     ("more", "services"),
     [
         ((), {*OURS, "nats", "postgres"}),
-        (("--profile", "demo"), {*OURS, "nats", "postgres", "upstream"}),
+        (("--env-file", "deploy/compose/demo.env"), {*OURS, "nats", "postgres", "upstream"}),
         (("--env-file", "deploy/compose/cluster.env"), {*OURS, "nats", "nats-2", "nats-3", "postgres"}),
     ],
 )
@@ -56,6 +57,12 @@ def test_docker_understands_it(more: tuple[str, ...], services: set[str]) -> Non
         environment = found["services"][part]["environment"]
         assert environment["CUSCUTA_REPLICAS"] == ("3" if cluster else "1")
         assert environment["CUSCUTA_NATS_URL"].count("nats://") == (3 if cluster else 1)
+    if "upstream" in services:
+        url = URL(found["services"]["worker"]["environment"]["CUSCUTA_UPSTREAM_URL"])
+        command = found["services"]["upstream"]["command"]
+        assert url.host == "upstream"
+        assert command[command.index("--port") + 1] == str(url.port)
+        assert set(found["services"]["worker"]["networks"]) & set(found["services"]["upstream"]["networks"])
     for secret in found["secrets"].values():
         assert Path(secret["file"]).parent == ROOT / "deploy" / "secrets"
 
@@ -69,7 +76,7 @@ def test_everything_is_confined() -> None:
         assert service["read_only"], name
         assert service["cap_drop"] == ["ALL"], name
         assert "no-new-privileges:true" in service["security_opt"], name
-    for name in ("nats", "postgres", "reaper"):
+    for name in ("nats", "postgres"):
         assert set(found["services"][name]["networks"]) == {"inside"}, name
         assert not found["services"][name].get("ports")
     assert found["networks"]["inside"]["internal"]
@@ -77,20 +84,18 @@ def test_everything_is_confined() -> None:
     assert port["host_ip"] == "127.0.0.1"
     for name in ("nats", "postgres"):
         assert found["services"][name]["healthcheck"]["test"]
-    worker = found["services"]["worker"]
-    assert _seconds(worker["stop_grace_period"]) > Settings().halt_grace_s
+    for part, seconds in DRAIN_S.items():
+        assert int(found["services"][part]["stop_grace_period"].removesuffix("s")) > seconds, part
 
 
-def _seconds(text: str) -> int:
-    return int(text.removesuffix("s"))
-
-
-def test_every_variable_of_ours_is_a_setting() -> None:
-    text = yaml.safe_load(FILE.read_text())
+@compose
+def test_every_variable_of_ours_is_a_setting(secrets: Path) -> None:
+    found = config("--env-file", "deploy/compose/demo.env")
     for part in OURS:
-        names = {n for n in text["services"][part]["environment"] if n.startswith("CUSCUTA_")} - {"CUSCUTA_CONFIG"}
-        load(dict.fromkeys(names & {"CUSCUTA_NAME"}, "x"))
-        assert {n.removeprefix("CUSCUTA_").lower() for n in names} <= set(Settings.__struct_fields__)
+        environment = found["services"][part]["environment"]
+        ours = {k: v for k, v in environment.items() if k.startswith("CUSCUTA_")}
+        settings = load({**ours, "CUSCUTA_CONFIG": str(secrets / f"{part}.toml")})
+        assert settings.nats_user == part
 
 
 def test_each_part_gets_its_own_secrets_and_no_other_ones(secrets: Path) -> None:

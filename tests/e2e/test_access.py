@@ -29,7 +29,7 @@ NEEDS = {
     Scope.READ: """GET /jobs, GET /jobs/x, GET /jobs/x/graph, GET /jobs/x/results, GET /jobs/x/events, GET /events,
         GET /schedules, GET /schedules/x, GET /catalogues, GET /catalogues/x, GET /queue, GET /workers,
         GET /scaling, GET /deployment, GET /deployment/workers, GET /deployment/jobs, GET /deployment/jobs/x,
-        GET /deployment/accounts, GET /deployment/history, GET /deployment/changes""",
+        GET /deployment/accounts, GET /deployment/history, GET /deployment/changes, GET /metrics""",
     Scope.SUBMIT: """POST /jobs, DELETE /jobs, DELETE /jobs/x, POST /jobs/x/retry, POST /schedules,
         PATCH /schedules/x, DELETE /schedules/x""",
     Scope.OPERATE: """PUT /catalogues/x, GET /accounts, GET /accounts/1, PATCH /accounts/1, POST /accounts/1/release,

@@ -26,6 +26,7 @@ from entry.routes.tokens import MadeToken
 from tests.conftest import MakeHouse
 from tests.e2e.test_access import NEEDS
 from tests.e2e.test_command_line import run
+from tests.support import users
 from tests.support.adapters import TOKEN_CANARY
 from tests.support.house import House
 from tests.support.wait import until
@@ -103,7 +104,7 @@ async def test_no_secret_is_in_anything_that_is_emitted(folder: Path, postgres: 
         assert b"".join(stored).count(uids[0].encode()) > 3
         database = h.postgres.url(h.database).split(":")[2].split("@")[0]
         token = h.cli["CUSCUTA_TOKEN"].split("_", 2)[2]
-        secrets = [PASSWORD, WRONG, TOKEN_CANARY, NATS_PASSWORD, WEBHOOK_SECRET, h.key, token, database]
+        secrets = [PASSWORD, WRONG, TOKEN_CANARY, NATS_PASSWORD, WEBHOOK_SECRET, h.key, users.SEAL, token, database]
         emitted = {
             "logs": logs,
             "answers": answers,
@@ -135,6 +136,7 @@ async def everything(h: House, uids: list[str]) -> str:
                 )
                 texts.append((await h.http.get(place)).text)
     texts.append((await h.http.get("/openapi.json")).text)
+    texts += [(await h.http.get(f"{url}/metrics")).text for name, url in h.urls.items() if "entry" not in name]
     async with h.http.stream("GET", "/events", headers={"last-event-id": "0"}) as stream:
         async for line in stream.aiter_lines():
             texts.append(line)

@@ -260,7 +260,7 @@ class House:
     # --- the truth on bus and database ---------------------------------------------------------------------------
 
     def settings(self, **more: str) -> Settings:
-        return load({k: v for k, v in self.env(**{**users.login("tests"), **more}).items() if k.startswith("CUSCUTA_")})
+        return load({k: v for k, v in self.env(seal_keys=users.SEAL, **more).items() if k.startswith("CUSCUTA_")})
 
     async def bus(self) -> Bus:
         """The test's own view of the bus."""

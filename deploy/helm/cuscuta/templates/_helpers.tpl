@@ -91,8 +91,8 @@ livenessProbe:
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 3
-readinessProbe:
-  httpGet: {path: /readyz, port: http}
+readinessProbe:  # without PostgreSQL jobs go on, so entry stays within reach; all of its replicas would go at once
+  httpGet: {path: {{ if eq .part "entry" }}"/readyz?exclude=postgres"{{ else }}/readyz{{ end }}, port: http}
   periodSeconds: 3
   timeoutSeconds: 5
 {{- end }}
@@ -104,10 +104,7 @@ automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
   {{- include "cuscuta.podSecurity" . | nindent 2 }}
-{{- with .root.Values.image.pullSecrets }}
-imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "cuscuta.where" . }}
 topologySpreadConstraints:
   - maxSkew: 1
     topologyKey: kubernetes.io/hostname
@@ -121,6 +118,14 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         {{- include "cuscuta.selector" . | nindent 8 }}
+{{- end }}
+
+{{- /* Where every pod of ours may run, and what its image is fetched with. */}}
+{{- define "cuscuta.where" }}
+{{- with .root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- with .root.Values.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
