@@ -154,7 +154,7 @@ class JobTag(Struct, omit_defaults=True):
     status: JobStatus
     essential: Essential
     queue: Queue
-    run_ids: list[str]
+    run_ids: Annotated[list[str], msgspec.Meta(min_length=1)]  # of each run; the first is the uid
     failures: list[Failure] = []
     failure_counts: dict[str, int] = {}
     progress: Progress = field(default_factory=Progress)
@@ -248,7 +248,7 @@ class Presence(Struct, frozen=True, omit_defaults=True):
     """A worker process's heartbeat; `cuscuta_workers`.
 
     `accounts` maps each held account to its rate, `item_s` those that have worked to the seconds that an item takes.
-    `upstream` says why it cannot be reached; empty if it can, None if nobody has looked yet.
+    `upstream` says why it cannot be reached; empty if it can, None if nobody has looked yet, or nobody can.
     """
 
     worker: str

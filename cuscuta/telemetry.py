@@ -36,16 +36,18 @@ def set_up(part: str, version: str, instance: str, deployment: str) -> None:
         known["service.name"] = part
     resource = Resource.create(known)
     logging.getLogger("opentelemetry").setLevel(logging.ERROR)
-    if "otlp" in _exporters("TRACES", "otlp" if _endpoint("TRACES") else "none"):
+    if "otlp" in _exporters("TRACES", "otlp" if _given("TRACES", "ENDPOINT")[1] else "none"):
         _trace(resource)
-    wanted = _exporters("METRICS", "prometheus,otlp" if _endpoint("METRICS") else "prometheus")
+    wanted = _exporters("METRICS", "prometheus,otlp" if _given("METRICS", "ENDPOINT")[1] else "prometheus")
     if wanted - {"none"}:
         _measure(resource, wanted)
 
 
-def _endpoint(signal: str) -> str:
-    names = (f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-    return next((value for name in names if (value := os.environ.get(name, ""))), "")
+def _given(signal: str, what: str) -> tuple[str, str]:
+    """A variable's name and value: the one of this signal if it is set, else the one of all."""
+    own, common = f"OTEL_EXPORTER_OTLP_{signal}_{what}", f"OTEL_EXPORTER_OTLP_{what}"
+    name = own if os.environ.get(own) else common
+    return name, os.environ.get(name, "")
 
 
 def _exporters(signal: str, default: str) -> set[str]:
@@ -56,12 +58,12 @@ def _exporters(signal: str, default: str) -> set[str]:
     if unknown := wanted - known:
         raise ValueError(f"{name}: {', '.join(sorted(unknown))} is not known; use {', '.join(sorted(known))}")
     if "otlp" in wanted:
-        names = (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-        for given in names:
-            if os.environ.get(given, "http/protobuf") != "http/protobuf":
-                raise ValueError(f"{given}: {os.environ[given]} is not spoken here; use http/protobuf, port 4318")
-        if (url := _endpoint(signal)) and not url.startswith(("http://", "https://")):
-            raise ValueError("OTEL_EXPORTER_OTLP_ENDPOINT: begins with neither http:// nor https://; add it")
+        given, protocol = _given(signal, "PROTOCOL")
+        if protocol not in ("", "http/protobuf"):
+            raise ValueError(f"{given}: {protocol} is not spoken here; use http/protobuf, port 4318")
+        given, url = _given(signal, "ENDPOINT")
+        if url and not url.startswith(("http://", "https://")):
+            raise ValueError(f"{given}: begins with neither http:// nor https://; add it")
     return wanted
 
 

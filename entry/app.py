@@ -107,14 +107,29 @@ def _telemetry() -> list[DefineMiddleware]:
     from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
     from opentelemetry.util.http import parse_excluded_urls
 
+    class Measured(OpenTelemetryMiddleware):
+        """That is shown no header which is not UTF-8: it would raise at some of them."""
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            scope["headers"] = [(name, value) for name, value in scope["headers"] if _is_text(value)]
+            await super().__call__(scope, receive, send)
+
     return [
         DefineMiddleware(
-            OpenTelemetryMiddleware,  # type: ignore[arg-type]
+            Measured,
             default_span_details=_route,
             excluded_urls=parse_excluded_urls("/livez,/readyz,/metrics,/page/"),
             exclude_spans=["receive", "send"],
         )
     ]
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _route(scope: Scope) -> tuple[str, dict[str, Any]]:

@@ -162,7 +162,8 @@ async def _workers(context: Context) -> list[Finding]:
     elif looked:
         found.append(Finding("upstream", "good", f"reached by {len(looked)} of {len(workers)} workers"))
     elif workers:
-        found.append(Finding("upstream", "doubtful", "no worker has looked yet", "Ask again in some seconds."))
+        fix = "Ask again in some seconds; an adapter of your own tells by a method `reach` (docs/upstreams.md)."
+        found.append(Finding("upstream", "doubtful", "no worker knows yet whether it answers", fix))
     return found
 
 

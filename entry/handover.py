@@ -2,9 +2,8 @@
 
 import asyncio
 
-from cuscuta.broker import Bus
+from cuscuta.broker import Bus, follow
 from cuscuta.broker.settle import tidy
-from cuscuta.errors import CuscutaError
 from cuscuta.uids import is_uid
 
 _KEPT = 10_000  # more at once than this the reaper finds
@@ -27,8 +26,15 @@ class Handover:
         while True:
             uid = await self._uids.get()
             try:
-                tag = await self._bus.tags.get(uid)
-                if tag is not None and tag.status.terminal:
-                    await tidy(self._bus, tag)
-            except CuscutaError as error:
+                await self._tidy(uid)
+            except Exception as error:  # noqa: BLE001 - refused, or a record that is not ours
                 self._bus.log.warning("a job's end is left to the reaper", uid=uid, cause=str(error))
+
+    async def _tidy(self, uid: str) -> None:
+        tag = await self._bus.tags.get(uid)
+        if tag is None or not tag.status.terminal:
+            return
+        if follow.for_others(self._bus, tag):  # it would only announce it again
+            self._bus.log.error("a job was sealed by a replica that has CUSCUTA_SEAL_KEYS; this one has none", uid=uid)
+            return
+        await tidy(self._bus, tag)

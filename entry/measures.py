@@ -1,7 +1,7 @@
 """Gauges of the whole deployment, as this replica sees it; every replica shows the same ones."""
 
 from cuscuta import instruments
-from cuscuta.errors import BrokerUnavailable, DatabaseUnavailable
+from cuscuta.errors import CuscutaError
 from cuscuta.model import JobStatus
 from cuscuta.transitions import AccountState
 from entry import scaling
@@ -15,7 +15,7 @@ async def measure_for_ever(context: Context) -> None:
     while True:
         try:
             await look(context)
-        except (BrokerUnavailable, DatabaseUnavailable) as error:
+        except CuscutaError as error:
             context.bus.log.debug("the gauges wait", cause=str(error))
         await context.clock.sleep(_EVERY_S)
 

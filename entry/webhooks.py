@@ -19,6 +19,7 @@ import aiohttp
 
 from cuscuta import __version__, limits, subjects
 from cuscuta.broker import Bus, Delivery, Puller
+from cuscuta.broker.adoption import accepted
 from cuscuta.broker.assets import HOOK_ACK_WAIT_S, ensure_hooks
 from cuscuta.codec import RecordError, decode, encode
 from cuscuta.errors import BrokerUnavailable, CuscutaError
@@ -107,7 +108,7 @@ class Webhooks:
         try:
             event = decode(delivery.data, Event)
             known = await self._bus.tags.get(event.uid)
-            url = self._url(known)
+            url = self._url(known) if known is None or await accepted(self._bus, known) else None
             if url is None or event.run is None or await self._told_before(delivery, event):
                 await delivery.ack()
                 return

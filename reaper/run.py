@@ -63,6 +63,7 @@ async def _start(bus: Bus, database: Database) -> None:
 
 async def _take_turns(process: Process, bus: Bus, database: Database, leases: Leases, state: health.Health) -> None:
     """Be the active one whenever the lock is free."""
+    instruments.ACTIVE.set(0)
     while True:
         state.beat()
         try:

@@ -73,7 +73,8 @@ class ChunkRun:
                 finally:
                     kit.tail.leave(self._gifts)
             account.succeeded()
-            await kit.finisher.start(job.uid, self._finish())
+            with telemetry.below(self._gifts.traceparent):
+                await kit.finisher.start(job.uid, self._finish())
         except Exception as error:  # noqa: BLE001 - an adapter may raise anything; the verdict decides
             with telemetry.below(self._gifts.traceparent):
                 return await self._judge(error)
@@ -109,10 +110,10 @@ class ChunkRun:
     # --- polling -------------------------------------------------------------------------------------------------
 
     async def _poll_all(self) -> None:
-        kit, account, body, gifts = self._kit, self._account, self._held[0].body, self._gifts
+        kit, account, job, gifts = self._kit, self._account, self._job, self._gifts
         if not self._todo:
             return  # all of it is stored: nobody is asked, not even whether the target is still there
-        self._target = await self._patiently(lambda: account.target(self._job.uid, body.target))
+        self._target = await self._patiently(lambda: account.target(job.uid, job.active.target))
         await self._shrink()
         await self._board()
         self._answered_at = kit.bus.clock.monotonic()
@@ -120,7 +121,7 @@ class ChunkRun:
             await self._shelf.begin(gap.start)
             while await gifts.left(gap, self._shelf.cursor):
                 part = Span(self._shelf.cursor, gap.stop)
-                items = await kit.bus.broker.insist(lambda: kit.bus.catalogues.items(body.catalogue, part))  # noqa: B023
+                items = await kit.bus.broker.insist(lambda: kit.bus.catalogues.items(job.active.catalogue, part))  # noqa: B023
                 upcoming = self._upcoming(part, items)
                 async with contextlib.aclosing(
                     window.in_order(upcoming, self._ask, kit.upstream.capacity.concurrency)

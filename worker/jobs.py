@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from cuscuta import subjects
 from cuscuta.broker import Bus, Delivery
 from cuscuta.clock import wait_for_event
@@ -123,7 +125,8 @@ class Jobs:
         except RecordError:
             return
         if hint.kind == "active" and hint.active:
-            self._add(hint.active)
+            known = self._jobs.get(hint.uid)  # whose target never changes, whoever hints at it
+            self._add(replace(hint.active, target=known.active.target) if known else hint.active)
         elif hint.kind == "ended":
             self.end(hint.uid)
         elif hint.kind == "idle":

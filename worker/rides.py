@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import msgspec
+from opentelemetry.trace import Span as TraceSpan
 
 from cuscuta import spans, subjects
 from cuscuta.broker.settle import close
@@ -49,7 +50,7 @@ class Rider:
         self._ahead, self._chunks = taken, chunks
         self._begun = False
         self._stored: list[Span] = []
-        self._traced = traced.ride(job.active.traceparent, job.uid)
+        self._traced: TraceSpan | None = None  # from the first item on
 
     def takes(self, index: int) -> bool:
         """Whether an item's answer is wanted."""
@@ -63,6 +64,7 @@ class Rider:
         if answer is None or index != (self._shelf.cursor if self._begun else self._ahead[0].start):
             await self.leave()  # an item before it has no answer: whatever follows must not take its place
             return
+        self._traced = self._traced or traced.ride(self.job.active.traceparent, self.job.uid)
         if not self._begun:
             await self._shelf.begin(index)
             self._begun = True
@@ -86,7 +88,8 @@ class Rider:
 
     async def leave(self) -> None:
         """Take nothing more; what was taken is on its way to the store."""
-        self._traced.end()
+        if self._traced:
+            self._traced.end()
         ahead, self._ahead = self._ahead, []
         if self._begun:
             self._begun = False

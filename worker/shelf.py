@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import msgspec
 
-from cuscuta import backoff, instruments, spans
+from cuscuta import backoff, spans
 from cuscuta.broker.results import sliced
 from cuscuta.clock import wait_for_event
 from cuscuta.errors import BrokerRefused, BrokerUnavailable
@@ -125,12 +125,7 @@ class Shelf:
         if before:
             await before  # what is learnt of others there counts here
         with traced.write(self.uid, span):
-            stored = await self._insist(span, result)
-        if stored:
-            instruments.ITEMS.add(span.size - len(result.errors), {"cuscuta.outcome": "value"})
-            if result.errors:
-                instruments.ITEMS.add(len(result.errors), {"cuscuta.outcome": "error"})
-        return stored
+            return await self._insist(span, result)
 
     async def _insist(self, span: Span, result: ChunkResult) -> bool:
         broker, tries = self._kit.bus.broker, 0
@@ -153,8 +148,11 @@ class Shelf:
         results = self._kit.bus.results
         if not (self._met or self._shared):
             self._met = not await results.write(self.uid, span, result, self._claims.get(span.start, 0))
+            if not self._met:
+                traced.stored(result)
         if self._met or self._shared:
-            await results.fill(self.uid, span, result, self._lacks)
+            for part in await results.fill(self.uid, span, result, self._lacks):
+                traced.stored(part)
 
     async def _lacks(self, span: Span, given: list[Span]) -> list[Span]:
         if not self._trusted():

@@ -9,6 +9,7 @@ from opentelemetry.trace import Span as TraceSpan
 
 from cuscuta import instruments, subjects, telemetry
 from cuscuta.clock import Clock
+from cuscuta.model import ChunkResult
 from cuscuta.spans import Span
 from worker import pieces
 from worker.account import LeaseLost
@@ -19,8 +20,8 @@ from worker.pieces import Piece
 def stretch(held: list[Piece], clock: Clock) -> Iterator[str | None]:
     """Around the work on some chunks of one job: the span's traceparent, with links to whoever had them before."""
     first, outcome, began = held[0], "stored", clock.monotonic()
-    if first.hold.delivery.delivered > 1:
-        instruments.REDELIVERIES.add(1)
+    if again := sum(piece.hold.delivery.delivered > 1 for piece in held):
+        instruments.REDELIVERIES.add(again)
     try:
         with telemetry.span(
             f"process {subjects.work_stream()}",
@@ -30,7 +31,7 @@ def stretch(held: list[Piece], clock: Clock) -> Iterator[str | None]:
             attributes=_attributes(held) if telemetry.tracing() else None,
         ):
             yield telemetry.traceparent()
-    except Exception as error:
+    except BaseException as error:
         outcome = type(error).__name__
         if isinstance(error, LeaseLost):
             instruments.LEASES_LOST.add(1)
@@ -52,6 +53,13 @@ def write(uid: str, span: Span) -> AbstractContextManager[Any]:
         "cuscuta.span": str(span),
     }
     return telemetry.span(f"send {subjects.RESULTS}", kind=SpanKind.PRODUCER, attributes=attributes)
+
+
+def stored(result: ChunkResult) -> None:
+    """A result was written that was not there."""
+    instruments.ITEMS.add(len(result.values) - len(result.errors), {"cuscuta.outcome": "value"})
+    if result.errors:
+        instruments.ITEMS.add(len(result.errors), {"cuscuta.outcome": "error"})
 
 
 def ride(traceparent: str | None, uid: str) -> TraceSpan:

@@ -8,6 +8,7 @@ points, and subjects that stand already are left alone. Who fixes it is the firs
 import asyncio
 
 from cuscuta import settling, spans, subjects, telemetry
+from cuscuta.broker.adoption import accepted
 from cuscuta.broker.bus import Bus
 from cuscuta.broker.catalogues import CatalogueMissing
 from cuscuta.broker.lanes import Waiting
@@ -16,7 +17,6 @@ from cuscuta.broker.tags import Known
 from cuscuta.codec import encode
 from cuscuta.limits import FIRST_CHUNKS, LATER_CHUNKS
 from cuscuta.model import ActiveJob, ChunkBody, Failure, JobStatus, JobTag
-from cuscuta.seal import genuine
 from cuscuta.spans import Grid, Span
 from cuscuta.subjects import ChunkName
 
@@ -33,11 +33,8 @@ async def activate(bus: Bus, waiting: Waiting, seats: int, known: Known | None =
         return False
     tag = known.tag
     now = bus.clock.wall()
-    if not genuine(bus.settings.seal_keys, tag):
-        bus.log.error("a job that nobody accepted was about to be let out", uid=uid)
-        why = "its tag bears no valid seal: somebody wrote or changed it who may not accept jobs"
-        await close(bus, uid, JobStatus.FAILED, [Failure("NotAccepted", why, now)])
-        return False
+    if not await accepted(bus, tag):
+        return await _refuse(bus, uid)
     if tag.status is JobStatus.QUEUEING and tag.essential.start_by and tag.essential.start_by <= now:
         await close_late(bus, uid, now)
         return False
@@ -71,12 +68,21 @@ async def _admit(bus: Bus, known: Known, place: int, seats: int, grid: Grid) -> 
     if fixed is None or fixed.tag.status.terminal:
         return await _undo(bus, uid)
     essential = fixed.tag.essential
+    if essential != known.tag.essential and not await accepted(bus, fixed.tag):  # changed since it was looked at
+        return await _refuse(bus, uid)
     plan = todo = spans.divide(grid, essential.span, fixed.tag.queue.seats, essential.policy, essential.chunk_items)
     if not first:
         queued = [name.span for name in await bus.work.queued(uid)]
         stored, dead = await bus.results.coverage(uid)
         todo = settling.unplanned(plan, queued, [*stored, *dead])
     return await _let_out(bus, fixed, plan, todo, first)
+
+
+async def _refuse(bus: Bus, uid: str) -> bool:
+    bus.log.error("a job that nobody accepted was about to be let out", uid=uid)
+    why = "its tag bears no valid seal: somebody wrote or changed it who may not accept jobs"
+    await close(bus, uid, JobStatus.FAILED, [Failure("NotAccepted", why, bus.clock.wall())])
+    return False
 
 
 async def _runnable(bus: Bus, waiting: Waiting) -> tuple[Known | None, int]:

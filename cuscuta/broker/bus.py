@@ -21,6 +21,8 @@ from cuscuta.settings import Settings
 
 __all__ = ["Bus"]
 
+_NEWS_S = 100.0  # an end that is filed once more later than this is old: the server knows a repeated one for 120 s
+
 
 class Bus:
     """One process's view of the bus."""
@@ -50,7 +52,7 @@ class Bus:
         event = Event(tag.uid, what, self.clock.wall(), status, why, tag.run_ids[-1], tag.essential.group)
         named = {"Nats-Msg-Id": f"{tag.run_ids[-1]}.{what}"}
         if await self.broker.publish_once(subjects.event(tag.uid, what), encode(event), named):
-            _count(tag, what)
+            _count(tag, what, event.at)
 
     async def bury(self, dead: DeadChunk, sequence: int = 0) -> None:
         """File a chunk that was given up; with no span it was malformed."""
@@ -101,13 +103,15 @@ class Bus:
         return None
 
 
-def _count(tag: JobTag, what: str) -> None:
+def _count(tag: JobTag, what: str, now: datetime) -> None:
     """A step in a job's life, counted by whoever filed it first."""
-    created, queue = tag.queue.created_at, tag.queue
+    created, queue, first = tag.queue.created_at, tag.queue, len(tag.run_ids) == 1
     if what == "admitted" and queue.admitted_at:
         instruments.JOBS_ADMITTED.add(1)
-        instruments.JOB_WAIT.record((queue.admitted_at - created).total_seconds())
-    elif tag.status.terminal and queue.ended_at:
+        if first:  # a further run begins long after its job was accepted
+            instruments.JOB_WAIT.record((queue.admitted_at - created).total_seconds())
+    elif tag.status.terminal and queue.ended_at and (now - queue.ended_at).total_seconds() < _NEWS_S:
         status = {"cuscuta.status": str(tag.status)}
         instruments.JOBS_ENDED.add(1, status)
-        instruments.JOB_DURATION.record((queue.ended_at - created).total_seconds(), status)
+        if first:
+            instruments.JOB_DURATION.record((queue.ended_at - created).total_seconds(), status)

@@ -2,10 +2,10 @@
 
 from msgspec.structs import replace
 
+from cuscuta.broker.adoption import accepted
 from cuscuta.broker.bus import Bus
 from cuscuta.broker.submit import submit
 from cuscuta.model import Essential, JobStatus, JobTag
-from cuscuta.seal import genuine
 from cuscuta.uids import uid_from
 
 
@@ -23,6 +23,10 @@ def for_others(bus: Bus, tag: JobTag) -> bool:
 async def make(bus: Bus, tag: JobTag) -> None:
     """Submit what is to follow a job's success or failure, once for each of its runs."""
     what = of(tag)
-    if what is not None and genuine(bus.settings.seal_keys, tag):
-        what = replace(what, after=(tag.uid,), after_when="ended")
-        await submit(bus, uid_from("follow-up", tag.run_ids[-1], str(tag.status)), what)
+    if what is None:
+        return
+    if not await accepted(bus, tag):
+        bus.log.error("nothing follows a job that nobody accepted so", uid=tag.uid)
+        return
+    what = replace(what, after=(tag.uid,), after_when="ended")
+    await submit(bus, uid_from("follow-up", tag.run_ids[-1], str(tag.status)), what)

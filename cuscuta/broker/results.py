@@ -59,13 +59,13 @@ class Results:
 
     async def fill(
         self, uid: str, span: Span, result: ChunkResult, missing: Callable[[Span, list[Span]], Awaitable[list[Span]]]
-    ) -> None:
-        """Store what of a span is missing, where others may be storing parts of it at the same time.
+    ) -> list[ChunkResult]:
+        """Store what of a span is missing, where others may be storing parts of it at the same time; what was stored.
 
         `missing` is told what has been given away, as the claim of whoever goes on there says. What he has given stands
         in the queue in a moment, and is then not missing; if it is after a while, he has died or failed before.
         """
-        until = self._broker.clock.monotonic() + GIVING_S
+        until, written = self._broker.clock.monotonic() + GIVING_S, list[ChunkResult]()
         while gaps := await missing(span, []):
             found = await self._bucket.get(subjects.results_from(uid, gaps[0].start))
             if found and _spans([found.key]):
@@ -73,7 +73,10 @@ class Results:
             if found and self._broker.clock.monotonic() < until and gaps != await missing(span, _given(found.value)):
                 await self._broker.clock.sleep(GIVING_S / 20)
                 continue
-            await self.write(uid, gaps[0], sliced(result, span, gaps[0]), found.revision if found else 0)
+            part = sliced(result, span, gaps[0])
+            if await self.write(uid, gaps[0], part, found.revision if found else 0):
+                written.append(part)
+        return written
 
     async def stored(self, uid: str) -> list[Span]:
         """The spans that have results, from the leader, as they were written."""

@@ -6,6 +6,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from cuscuta import subjects
+from cuscuta.broker.adoption import accepted
 from cuscuta.broker.bus import Bus
 from cuscuta.broker.settle import tidy
 from cuscuta.broker.submit import Offer, enqueue, queue_it
@@ -39,6 +40,8 @@ async def _reopen(bus: Bus, known: Known, run_id: str) -> Known | None:
         raise InputError("uid", f"job {tag.uid} is {tag.status}", "Wait for its end, or cancel it first.", 409)
     if not tag.progress.missing_items:
         raise InputError("uid", f"job {tag.uid} has a result for every item", "Submit a new job to ask anew.", 409)
+    if not await bus.broker.insist(lambda: accepted(bus, tag)):
+        raise InputError("uid", f"job {tag.uid} bears no valid seal: nobody accepted it so", "Submit a new job.", 409)
     await bus.broker.insist(lambda: tidy(bus, tag))
     lane, work = tag.essential.lane, bus.work
     if lane and (await bus.broker.insist(partial(work.first, subjects.lane_entry(lane, tag.uid)))) is not None:
@@ -49,12 +52,13 @@ async def _reopen(bus: Bus, known: Known, run_id: str) -> Known | None:
     essential = replace(
         tag.essential, deadline=_ahead(tag.essential.deadline, now), start_by=_ahead(tag.essential.start_by, now)
     )
+    run_ids = [*tag.run_ids, run_id]
     fresh = replace(
         tag,
         status=JobStatus.QUEUEING,
-        essential=sealed(bus.settings.seal_keys, tag.uid, essential),
+        essential=sealed(bus.settings.seal_keys, tag.uid, essential, run_ids),
         queue=Queue(tag.queue.created_at),
-        run_ids=[*tag.run_ids, run_id],
+        run_ids=run_ids,
         progress=Progress(),
     )
     return await bus.broker.insist(lambda: bus.tags.reopen(known, fresh))

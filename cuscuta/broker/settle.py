@@ -168,6 +168,7 @@ async def tidy(bus: Bus, tag: JobTag) -> None:
     uid, lane = tag.uid, tag.essential.lane
     await bus.announce("ended", uid)  # before the lane goes on: nobody polls for this one when the next one starts
     if follow.for_others(bus, tag):
+        await bus.work.purge(subjects.chunks_of(uid))  # nobody is to go on polling for it
         await bus.announce("follow", uid)  # all the rest is for them; should they not hear it, the reaper finds it
         return
     place = await _place(bus, tag)
@@ -248,7 +249,8 @@ async def _stop_lane(bus: Bus, lane: str, uid: str, place: int) -> bool:
             return True
         later, sequence = entry
         if follow.for_others(bus, replace(known.tag, status=JobStatus.FAILED)):
-            return False  # the reaper, who may submit what follows, goes on with the row
+            await bus.announce("follow", uid)  # whoever may submit what follows goes on with the row
+            return False
         why = Failure("PredecessorFailed", f"job {uid}, which was before it in its lane, failed", bus.clock.wall())
         stored = await bus.results.stored(later)
         ended = await bus.tags.swap(known, _ending(bus, JobStatus.FAILED, [why], stored))

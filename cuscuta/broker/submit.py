@@ -30,7 +30,7 @@ async def submit(bus: Bus, uid: str, essential: Essential, *, named: bool = Fals
     """
     if bus.work.messages > limits.BACKLOG_MESSAGES:
         raise QueueFull(10077, f"more than {limits.BACKLOG_MESSAGES:,} messages wait")
-    essential = sealed(bus.settings.seal_keys, uid, essential)
+    essential = sealed(bus.settings.seal_keys, uid, essential, [uid])
     tag = JobTag(uid, JobStatus.QUEUEING, essential, Queue(bus.clock.wall()), run_ids=[uid])
     before = await bus.broker.insist(bus.results.revision) if named else 0
     standing, revision = None, 0

@@ -123,7 +123,9 @@ def test_every_span_and_link_is_documented() -> None:
     )
     spans = set(re.findall(r'telemetry\.(?:span|begin)\(\s*f?"([^"{]+)', code))
     links = set(re.findall(r'telemetry\.link\(.*, "([^"]+)"\)', code))
-    handed = set(re.findall(r'handing_on\(.*, "([^"]+)"\)', code))
+    handed = set(re.findall(r'handing_on\(.*, "([^"]+)"\)', code)) | set(re.findall(r'"cuscuta.link": "([^"]+)"', code))
+    handed |= set(re.findall(r'kind = "(gift)".*"(hedge)"', code)[0])
     assert spans >= {"submit", "admit", "settle", "ride", "send ", "process "}
     assert links >= {"redelivered", "rides on", "settled by"}
+    assert handed >= {"put back", "ride", "gift", "hedge"}
     assert {name for name in spans | links | handed if f"`{name}" not in page} == set()

@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from cuscuta import subjects
 from cuscuta.broker import Bus
 from cuscuta.broker.lanes import Waiting
 from cuscuta.clock import SystemClock
@@ -26,6 +27,16 @@ async def taken_over(h: House) -> Bus:
     return bus
 
 
+async def strict(h: House) -> None:
+    """As if the first start with keys had been long ago: what bears no seal is not taken any more."""
+    broker = (await h.bus()).broker
+    stream = subjects.kv_stream(subjects.TAGS)
+    config = (await broker.api(f"STREAM.INFO.{stream}"))["config"]
+    assert "cuscuta-sealed-since" in config["metadata"]
+    metadata = {**config["metadata"], "cuscuta-sealed-since": "2026-01-01T00:00:00+00:00"}
+    await broker.api(f"STREAM.UPDATE.{stream}", {**config, "metadata": metadata})
+
+
 async def house(make_house: MakeHouse, **env: str) -> House:
     h = await make_house(**env)
     await h.upstream(accounts=2, latency_ms=10)
@@ -35,6 +46,7 @@ async def house(make_house: MakeHouse, **env: str) -> House:
     await h.accounts(2)
     await h.catalogue(12)
     await h.seats(2)
+    await strict(h)
     return h
 
 
@@ -66,11 +78,14 @@ async def test_what_a_worker_writes_is_not_let_out(make_house: MakeHouse) -> Non
         await forged(h, bus),
         await forged(h, bus, lane="forged"),
         await forged(h, bus, seal="0" * 64),
+        await forged(h, bus, seal="1:é"),
         await forged(h, bus, on_failure=follow),
     ]
     for uid in uids:
         job = await h.ended(uid)
         assert (job["status"], job["failure_counts"]) == ("failed", {"NotAccepted": 1})
+        refused = await h.call("POST", f"/jobs/{uid}/retry", 409)  # which would make it a real one
+        assert "seal" in refused["errors"][0]["message"]
     real = await h.submit("player 1")
     await h.ended(real)
     await checks.complete_values(h, real, "player 1", [f"song-{n}" for n in range(12)])
@@ -122,11 +137,13 @@ async def test_what_follows_is_submitted_by_those_who_may(make_house: MakeHouse)
     assert all(tag is not None and tag.essential.seal for tag in tags)
     await checks.nothing_left(h)
 
-    await h.control(set={"latency_s": 0.2})
+    await h.control(set={"latency_s": 1.0})
     last = await h.submit("player 4", on_success={"target": "player 5", "catalogue": "songs"})
     await h.done(last, 1)
     next(p for p in h.procs if "entry" in p.name and p.running()).kill()
     bus = await h.bus()
+    assert (known := await bus.tags.get(last))
+    assert not known.status.terminal
 
     async def made() -> bool:
         tags = [await bus.tags.get(entry) for entry in await bus.tag_bucket.keys()]
@@ -146,12 +163,19 @@ async def test_jobs_of_before_the_seal_are_taken_over_once(make_house: MakeHouse
     await h.accounts(2)
     items = await h.catalogue(12)
     old = [await h.submit(f"player {n}", key="lane") for n in range(3)]
+    both = await h.entry()  # one that seals, beside one that does not yet
+    old.append(
+        (await h.http.post(f"{h.urls[entry.name]}/jobs", json={"target": "player 3", "catalogue": "songs"})).json()[
+            "uid"
+        ]
+    )
     entry.stop()
-    entry = await h.entry()
+    entry = both
     await h.worker(seats="2")
     for n, uid in enumerate(old):
         await h.ended(uid)
         await checks.complete_values(h, uid, f"player {n}", items)
+    await strict(h)
     bus = await taken_over(h)
     entry.stop()
     forgery = await forged(h, bus)  # while nobody is there
@@ -163,8 +187,17 @@ async def test_jobs_of_before_the_seal_are_taken_over_once(make_house: MakeHouse
 async def test_keys_are_changed_one_after_another(make_house: MakeHouse) -> None:
     h = await house(make_house)
     await h.control(set={"latency_s": 0.1})
-    first, waits = await h.submit("player 1", key="lane"), await h.submit("player 2", key="lane")
-    next(p for p in h.procs if "entry" in p.name).stop()
-    await h.entry(seal_keys=f"{new_key()},{users.SEAL}")
-    for uid in (first, waits):
+    new, entry = new_key(), next(p for p in h.procs if "entry" in p.name)
+    reaper = next(p for p in h.procs if "reaper" in p.name)
+    uids = [await h.submit(f"player {n}", key="lane") for n in range(2)]
+    for keys in (f"{users.SEAL},{new}", f"{new},{users.SEAL}"):  # as docs/security.md says
+        entry.stop()
+        reaper.stop()
+        entry, reaper = await h.entry(seal_keys=keys), await h.reaper(seal_keys=keys)
+        uids.append(await h.submit(f"player {len(uids)}", key="lane"))
+    await h.control(set={"latency_s": 0.01})
+    for uid in uids:
         assert (await h.ended(uid))["status"] == "completed"
+    entry.stop()
+    await h.entry(seal_keys=new)
+    assert (await h.ended(await h.submit("player 9")))["status"] == "completed"

@@ -35,7 +35,7 @@ async def _unqueued(stage: Stage, name: str) -> Proof:
     assert songs is not None
     now = bus.clock.wall()
     uid, essential = new_uid(now), Essential(name, songs.hash, "songs", Span(0, ITEMS))
-    tag = JobTag(uid, JobStatus.QUEUEING, sealed([users.SEAL], uid, essential), Queue(now), run_ids=[uid])
+    tag = JobTag(uid, JobStatus.QUEUEING, sealed([users.SEAL], uid, essential, [uid]), Queue(now), run_ids=[uid])
     assert await bus.tags.create(tag)
     return lambda: _completed(stage, tag.uid, name)
 

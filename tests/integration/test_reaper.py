@@ -36,7 +36,7 @@ async def tag(h: House, lane: str | None = None) -> JobTag:
     essential = Essential("player 1", name.hash, "songs", Span(0, 100), lane=lane)
     now = bus.clock.wall()
     uid = new_uid(now)
-    made = JobTag(uid, JobStatus.QUEUEING, sealed([users.SEAL], uid, essential), Queue(now), ["x"])
+    made = JobTag(uid, JobStatus.QUEUEING, sealed([users.SEAL], uid, essential, ["x"]), Queue(now), ["x"])
     assert await bus.tags.create(made)
     return made
 

@@ -75,7 +75,7 @@ async def _accepted(h: House) -> str:
     now = bus.clock.wall()
     uid = new_uid(now)
     essential = Essential("player 3", songs.hash, "songs", Span(0, ITEMS))
-    essential = sealed(bus.settings.seal_keys, uid, essential)
+    essential = sealed(bus.settings.seal_keys, uid, essential, [uid])
     assert await bus.tags.create(JobTag(uid, JobStatus.QUEUEING, essential, Queue(now), run_ids=[uid]))
     return uid
 

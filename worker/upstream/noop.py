@@ -13,6 +13,9 @@ class Noop(Upstream):
     name = "noop"
     capacity = Capacity(rate_per_s=math.inf, follow_slots=1_000)
 
+    async def reach(self) -> None:
+        """It is here."""
+
     async def poll(self, session: Session, target: Target, item: Item) -> Any:
         """The id."""
         return item.id

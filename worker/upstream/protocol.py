@@ -66,7 +66,11 @@ class Upstream:
         """Called once at the end."""
 
     async def reach(self) -> None:
-        """Called now and then, without an account: raises if nothing answers at the upstream's address."""
+        """Called now and then, without an account: raises if nothing answers at the upstream's address.
+
+        NotImplementedError, as here, means that nobody knows.
+        """
+        raise NotImplementedError
 
     async def log_in(self, session: Session) -> None:
         """Get a token for `session.email` and `session.password`. Raises AuthenticationFailed if they are wrong."""
