@@ -68,7 +68,9 @@ def _seconds(name: str, part: str, meaning: str, *attributes: str) -> Records:
     return _METER.create_histogram(name, "s", meaning, explicit_bucket_boundaries_advisory=_SECONDS)
 
 
-JOBS_SUBMITTED = _counter("cuscuta.jobs.submitted", "{job}", "entry", "jobs accepted", "cuscuta.priority")
+JOBS_SUBMITTED = _counter(
+    "cuscuta.jobs.submitted", "{job}", "entry", "jobs accepted of callers and schedules", "cuscuta.priority"
+)
 JOBS_ADMITTED = _counter("cuscuta.jobs.admitted", "{job}", "all", "jobs whose chunks were let out")
 JOBS_ENDED = _counter("cuscuta.jobs.ended", "{job}", "all", "jobs that ended, whoever settled them", "cuscuta.status")
 JOB_WAIT = _seconds("cuscuta.job.wait", "all", "from a job's acceptance to its admission")
