@@ -248,6 +248,7 @@ class Presence(Struct, frozen=True, omit_defaults=True):
     """A worker process's heartbeat; `cuscuta_workers`.
 
     `accounts` maps each held account to its rate, `item_s` those that have worked to the seconds that an item takes.
+    `riding`: by account, what of other jobs its polls answer for as well, as "<uid> <span>".
     `upstream` says why it cannot be reached; empty if it can, None if nobody has looked yet, or nobody can.
     """
 
@@ -261,6 +262,7 @@ class Presence(Struct, frozen=True, omit_defaults=True):
     at: When
     item_s: dict[str, float] = {}
     upstream: str | None = None
+    riding: dict[str, list[str]] = {}
 
 
 class Event(Struct, frozen=True, omit_defaults=True):

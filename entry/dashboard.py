@@ -217,14 +217,18 @@ async def detail(context: Context, tag: JobTag) -> JobDetail:
         except (CatalogueMissing, RecordError):
             plan = []
     held: dict[Span, str] = {}
+    ridden: dict[Span, str] = {}
     for worker in workers if not tag.status.terminal else ():
         for account, doing in zip(worker.accounts, worker.working, strict=False):
             job, span = _at(doing)
             if job == uid and span:
                 held[span] = f"{worker.worker} {account}"
+            for job, span in map(_at, worker.riding.get(account, ())):
+                if job == uid and span:
+                    ridden[span] = f"{worker.worker} {account}"
     return JobDetail(
         views.job(tag, stored, None, context.clock.wall()),
-        chunkmap.cells(essential.span, plan, stored, dead, held),
+        chunkmap.cells(essential.span, plan, stored, dead, held, ridden),
         [one.event for one in filed or ()],
     )
 

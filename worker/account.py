@@ -1,11 +1,13 @@
 """One leased account at work: its session, its pace, its rate, what it follows."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import math
 import random
 from collections.abc import Awaitable, Callable, Container, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cuscuta import backoff, instruments, limits
 from cuscuta.clock import Clock
@@ -19,6 +21,9 @@ from worker.failures import describe
 from worker.leaser import Leaser
 from worker.pace import Learnt, Pace
 from worker.upstream.protocol import Session, Target, Upstream
+
+if TYPE_CHECKING:
+    from worker.rides import Rider
 
 ResultT = TypeVar("ResultT")
 
@@ -47,6 +52,7 @@ class Account:
         self._reset = False
         self._follows: dict[str, Target] = {}  # by uid
         self._calls, self._pauses = Cutoffs(), Cutoffs()
+        self.riding: Sequence[Rider] = ()  # other jobs that take part in its polls
         self.aborted = False  # a call was cut off: the upstream may still be at it
         declared = upstream.capacity.rate_per_s
         self._longest_s = max(settings.item_timeout_s, 2 / declared if declared else 0.0)

@@ -137,7 +137,9 @@ class ChunkRun:
         if self._kit.shared:
             self._joined = self._kit.jobs.joined
             seat = self._kit, self._account, self._job
-            self._riders = await board(*seat, self._gifts.unbegun(), self._trust, self._riders, first=self._first)
+            self._riders = self._account.riding = await board(
+                *seat, self._gifts.unbegun(), self._trust, self._riders, first=self._first
+            )
 
     async def _shrink(self) -> None:
         """A slow seat keeps of a chunk what it can do before the job ends; the rest is for quicker ones."""

@@ -39,6 +39,12 @@ class Heartbeat:
                 if seat.account and seat.account.item_s
             },
             upstream=self._reach.cause,
+            riding={
+                str(seat.account.lease.account): riding
+                for seat in busy
+                if seat.account
+                and (riding := [f"{rider.job.uid} {span}" for rider in seat.account.riding for span in rider.ahead])
+            },
         )
 
     async def beat(self) -> None:

@@ -52,6 +52,11 @@ class Rider:
         self._stored: list[Span] = []
         self._traced: TraceSpan | None = None  # from the first item on
 
+    @property
+    def ahead(self) -> Sequence[Span]:
+        """What it still takes part in."""
+        return self._ahead
+
     def takes(self, index: int) -> bool:
         """Whether an item's answer is wanted."""
         return not self.job.ended and any(span.start <= index < span.stop for span in self._ahead)

@@ -2,8 +2,8 @@
 
 A node that is cut off from its cluster keeps its clients. It answers what it knows by itself, and leaves unanswered, or
 answers with "nobody is there", whatever a stream's leader would have to say: so what counts is each kind of question.
-While a whole cluster elects its leaders every server is deaf, and clients go from one to the next, which costs little; one
-that stayed where it went first might have gone to the node that is cut off.
+While a whole cluster elects its leaders every server is deaf, and clients go from one to the next, which costs little;
+one that stayed where it went first might have gone to the node that is cut off.
 """
 
 PATIENCE_S = 3.0  # a request that was lost, and another one

@@ -5,7 +5,7 @@ import { call, download, read } from "./server.js";
 import { t } from "./words.js";
 
 const ENDED = ["completed", "failed", "cancelled"];
-const STATES = ["done", "held", "waiting", "given_up"];
+const STATES = ["done", "held", "ridden", "waiting", "given_up"];
 
 function chunkMap(cells) {
   const counts = Object.fromEntries(STATES.map((state) => [state, 0]));

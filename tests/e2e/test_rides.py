@@ -1,8 +1,11 @@
 """Shared polls: jobs on one catalogue that ride along with each other, on real processes."""
 
+from typing import Any
+
 from tests.conftest import MakeHouse
 from tests.support import checks
 from tests.support.house import REFERENCE, House
+from tests.support.wait import until
 from worker.upstream.reference.rules import score
 
 
@@ -29,6 +32,23 @@ async def test_jobs_on_one_catalogue_share_polls_and_stay_right_each(make_house:
     world = await h.world()
     assert world["counts"]["polls"] <= 1.5 * 200, world["counts"]  # 1,000 without sharing
     assert world["overlaps"] == 0
+
+
+async def test_a_ride_is_in_the_riding_jobs_map(make_house: MakeHouse) -> None:
+    h, _ = await sharing(make_house, 200, latency_ms=100)
+    first, second = await h.submit("player 1"), await h.submit("player 2")
+
+    async def ridden() -> list[Any]:
+        cells = (await h.call("GET", f"/deployment/jobs/{second}"))["cells"]
+        return [cell for cell in cells if cell["state"] == "ridden"]
+
+    (cell, *_) = await until(ridden, 20, "the map shows a ride")
+    workers = {worker["worker"] for worker in await h.call("GET", "/workers")}
+    assert cell["by"].split()[0] in workers
+    for uid in (first, second):
+        await h.ended(uid)
+    cells = (await h.call("GET", f"/deployment/jobs/{second}"))["cells"]
+    assert {cell["state"] for cell in cells} == {"done"}
 
 
 async def test_a_rider_that_cannot_be_followed_fails_alone(make_house: MakeHouse) -> None:
