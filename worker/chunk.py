@@ -92,8 +92,7 @@ class ChunkRun:
                 await self._hand_back("Throttled", str(error), another=False)
                 return Return(self._account.rate, rest_s=error.seconds)
         kind, message = type(error).__name__, self._account.describe(error)
-        verdict = verdict_of(error)
-        if verdict is Verdict.JOB:
+        if (verdict := verdict_of(error)) is Verdict.JOB:
             await self._abandon()
             failure = self._kit.failures.make(kind, message, self._span, self._account.lease.account, None)
             await self._kit.bus.broker.insist(lambda: close(self._kit.bus, self._job.uid, JobStatus.FAILED, [failure]))
@@ -136,10 +135,9 @@ class ChunkRun:
         """Take along what other jobs want of the items not begun; again when a job has joined since."""
         if self._kit.shared:
             self._joined = self._kit.jobs.joined
-            seat = self._kit, self._account, self._job
-            self._riders = self._account.riding = await board(
-                *seat, self._gifts.unbegun(), self._trust, self._riders, first=self._first
-            )
+            seat, unbegun = (self._kit, self._account, self._job), self._gifts.unbegun()
+            self._riders = await board(*seat, unbegun, self._trust, self._riders, first=self._first)
+            self._account.riding = self._riders
 
     async def _shrink(self) -> None:
         """A slow seat keeps of a chunk what it can do before the job ends; the rest is for quicker ones."""
