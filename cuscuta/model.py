@@ -137,6 +137,7 @@ class Queue(Struct, omit_defaults=True):
     chunks: int = 0
     hedges: int = 0  # items that a second seat was asked for, because the first took too long
     place: int = 0  # the sequence of its entry in its lane
+    done_before: int = 0  # items that earlier runs had stored
 
 
 class Progress(Struct, omit_defaults=True):

@@ -154,7 +154,7 @@ def _turn(row: Summary) -> tuple[int, tuple[datetime, str]]:
 
 def _running(row: Summary, done: int, now: datetime) -> RunningJob:
     elapsed = (now - row.admitted_at).total_seconds() if row.admitted_at else 0.0
-    rate = done / elapsed if done and elapsed > 0 else None
+    rate = (done - row.done_before) / elapsed if done > row.done_before and elapsed > 0 else None
     return RunningJob(
         uid=row.uid,
         target=row.target,

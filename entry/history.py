@@ -36,7 +36,7 @@ class _Counts:
 
     def add(self, tag: JobTag, row: Summary) -> None:
         self.ends[row.status] += 1
-        self.items += row.done
+        self.items += max(0, row.done - row.done_before)
         for kind, count in tag.failure_counts.items():
             self.kinds[kind if kind in self.kinds or len(self.kinds) < _KINDS else "Other"] += count
         if row.admitted_at and row.ended_at:

@@ -214,8 +214,8 @@ def job(tag: JobTag, stored: list[Span], waiting_for: str | None, now: datetime)
     rate = eta = None
     if tag.status is JobStatus.PENDING and queue.admitted_at:
         elapsed = (now - queue.admitted_at) / timedelta(seconds=1)
-        if progress.done and elapsed > 0:
-            rate = progress.done / elapsed
+        if (done := progress.done - queue.done_before) > 0 and elapsed > 0:
+            rate = done / elapsed
             eta = (essential.span.size - progress.done) / rate
     return JobView(
         uid=tag.uid,

@@ -46,6 +46,7 @@ class Summary(Struct, frozen=True):
     start_by: datetime | None
     after: tuple[str, ...]
     later_catalogues: tuple[str, ...] = ()  # contents that its follow-ups are about
+    done_before: int = 0  # of `done`, what earlier runs had stored
 
     @property
     def group(self) -> str:
@@ -82,6 +83,7 @@ def summarise(tag: JobTag) -> Summary:
         later_catalogues=tuple(
             follow.catalogue for follow in (tag.essential.on_success, tag.essential.on_failure) if follow
         ),
+        done_before=tag.queue.done_before,
     )
 
 

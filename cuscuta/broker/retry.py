@@ -57,7 +57,7 @@ async def _reopen(bus: Bus, known: Known, run_id: str) -> Known | None:
         tag,
         status=JobStatus.QUEUEING,
         essential=sealed(bus.settings.seal_keys, tag.uid, essential, run_ids),
-        queue=Queue(tag.queue.created_at),
+        queue=Queue(tag.queue.created_at, done_before=tag.progress.done),
         run_ids=run_ids,
         progress=Progress(),
     )

@@ -126,12 +126,21 @@ export function workers() {
   return { start: (put) => { draw(put); timer = setInterval(draw, 2000, put); }, leave: () => clearInterval(timer) };
 }
 
+const PAGE = 100;
+
+// What a list that comes in pages ends with: a way to its beginning, and one to what follows.
+const pager = (first, next, go) => first && next === null ? "" : h("p", { class: "row" },
+  first ? "" : h("button", { onclick: () => go(null) }, t("first")), next === null ? "" : h("button", { onclick: () => go(next) }, t("nextPage")));
+
 export function accounts() {
+  let after = null;
   const start = async (put) => {
-    const [health, names] = await Promise.all([read("/deployment/accounts"), read("/accounts?limit=500").catch(() => null)]);
+    const [health, names] = await Promise.all([read("/deployment/accounts"), read(`/accounts?limit=${PAGE}&after=${after ?? 0}`).catch(() => null)]);
+    const again = () => start(put).catch((error) => put(h("h1", {}, t("accounts")), failure(error)));
     const act = (title, sure, action) => async () => {
-      if (await ask(title, h("p", {}, sure), title, true)) { await attempt(action); start(put); }
+      if (await ask(title, h("p", {}, sure), title, true)) { await attempt(action); again(); }
     };
+    const next = names?.length === PAGE ? names.at(-1).id : null;
     const rows = (names ?? health.troubled.map((one) => ({ ...one, id: one.account, email: null }))).map((one) => [
       one.id, one.email, one.state, one.rate, time(one.rest_until), one.last_error ?? "–",
       names && h("span", { class: "actions" },
@@ -139,18 +148,18 @@ export function accounts() {
         h("button", { onclick: act(t("disable"), t("disableSure"), () => call("PATCH", `/accounts/${one.id}`, { disabled: true })) }, t("disable")),
         h("button", { onclick: async () => {
           const form = await ask(t("enable"), h("label", {}, t("rating"), h("input", { name: "rate", type: "number", step: "0.1", min: 0, max: 1, value: 1 })), t("enable"));
-          if (form) { await attempt(() => call("PATCH", `/accounts/${one.id}`, { rate: Number(form.get("rate")) })); start(put); }
+          if (form) { await attempt(() => call("PATCH", `/accounts/${one.id}`, { rate: Number(form.get("rate") || 1) })); again(); }
         } }, t("enable")))]);
     put(h("div", { class: "row" }, h("h1", {}, t("accounts")), h("button", { class: "primary", onclick: async () => {
       const form = await ask(t("importAccounts"), h("label", {}, t("importHint"), h("textarea", { name: "lines", rows: 8, required: true })), t("importAccounts"));
       if (!form) return;
       const made = await attempt(() => call("POST", "/accounts/import", form.get("lines")));
-      if (made) { await ask(t("importAccounts"), h("p", {}, `${made.added} / ${made.changed} ${t("imported")}`), "OK"); start(put); }
+      if (made) { await ask(t("importAccounts"), h("p", {}, `${made.added} / ${made.changed} ${t("imported")}`), "OK"); again(); }
     } }, t("importAccounts"))),
     h("div", { class: "tiles" }, Object.entries(health.states).map(([state, count]) => tile(state, number(count), state === "Disabled")),
       tile(t("free"), number(health.free))),
     names ? "" : h("p", { class: "empty" }, t("notAllowed")),
-    card(t("accounts"), table(t("accounts"), ["id", t("email"), t("state"), t("rating"), t("rests"), t("error"), t("actions")], rows)));
+    card(t("accounts"), table(t("accounts"), ["id", t("email"), t("state"), t("rating"), t("rests"), t("error"), t("actions")], rows), pager(after === null, next, (from) => { after = from; again(); })));
   };
   return { start: (put) => start(put).catch((error) => put(h("h1", {}, t("accounts")), failure(error))) };
 }
@@ -176,15 +185,17 @@ export function fleet() {
 }
 
 export function schedules() {
+  let after = null;
   const start = async (put) => {
-    const page = await read("/schedules");
+    const page = await read(`/schedules?limit=${PAGE}${after === null ? "" : `&after=${encodeURIComponent(after)}`}`);
+    const again = () => start(put).catch((error) => put(h("h1", {}, t("schedules")), failure(error)));
     put(h("h1", {}, t("schedules")), card(t("schedules"), table(t("schedules"), ["id", t("when"), t("next"), t("target"), t("job"), t("error"), t("actions")],
       page.schedules.map((one) => [one.id, `${one.when} ${one.time_zone ?? ""}`, one.paused ? t("paused") : time(one.next[0]),
         one.job.target, one.last_uid ? link(one.last_uid, one.last_uid) : "–", one.error ?? "–",
         h("button", { onclick: async () => {
           await attempt(() => call("PATCH", `/schedules/${encodeURIComponent(one.id)}`, { paused: !one.paused }));
-          start(put);
-        } }, one.paused ? t("resume") : t("pause"))]))));
+          again();
+        } }, one.paused ? t("resume") : t("pause"))])), pager(after === null, page.next ?? null, (from) => { after = from; again(); })));
   };
   return { start: (put) => start(put).catch((error) => put(h("h1", {}, t("schedules")), failure(error))) };
 }

@@ -18,7 +18,7 @@ const WORDS = {
   submit: ["Submit", "提交"], submitJob: ["Submit a job", "提交任务"], cancel: ["Cancel", "取消任务"], retry: ["Retry", "重试"],
   cancelSure: ["End this job now? What is stored stays readable.", "现在结束此任务？已存结果仍可读取。"],
   retrySure: ["Run again what has no result?", "重新运行没有结果的部分？"],
-  search: ["Search target, catalogue, label or uid", "搜索目标、目录、标签或 uid"], all: ["all", "全部"], older: ["Older", "更早"],
+  search: ["Search target, catalogue, label or uid", "搜索目标、目录、标签或 uid"], all: ["all", "全部"], older: ["Older", "更早"], first: ["First page", "第一页"], nextPage: ["Next page", "下一页"],
   map: ["Chunk map", "分块图"], done: ["done", "完成"], held: ["at work", "处理中"], ridden: ["with another job", "随其他任务"], given_up: ["given up", "已放弃"],
   timeline: ["Timeline", "时间线"], results: ["Results", "结果"], preview: ["First items", "前几项"], download: ["Download", "下载"],
   value: ["Value", "值"], error: ["Error", "错误"], kind: ["Kind", "类型"], message: ["Message", "信息"], when: ["When", "时间"],

@@ -37,7 +37,11 @@ async def test_a_retry_runs_only_what_is_missing(make_house: MakeHouse) -> None:
     stored = {row["id"] for row in await h.results(uid)}
     assert 30 <= len(stored) < 120
     before = await checks.polls(h, "player 1")
+    await h.control(set={"latency_s": 1.0})
     assert (await h.call("POST", f"/jobs/{uid}/retry", 202))["uid"] == uid
+    running = await h.done(uid, len(stored) + 1)
+    assert running["rate_per_s"] < 5  # of this run: what the one before had stored took it no time
+    await h.control(set={"latency_s": 0.01})
     await h.ended(uid)
     job = await checks.complete(h, uid, "player 1", items)
     assert (job["retries"], len(job["run_ids"])) == (1, 2)

@@ -173,6 +173,25 @@ async def test_accounts_are_imported_and_taken_out(make_house: MakeHouse, browse
     await good(page, "accounts")
 
 
+async def test_long_lists_come_in_pages(make_house: MakeHouse, browser: Browser) -> None:
+    h = await deployment(make_house)
+    await h.accounts(130)
+    job = {"target": "player 1", "catalogue": "songs"}
+    for _ in range(101):
+        await h.call("POST", "/schedules", json={"when": "@every 24h", "job": job})
+    page = await opened(browser, h)
+    for name, on_first, on_second in (("Accounts", 100, 30), ("Schedules", 100, 1)):
+        await page.get_by_role("link", name=name).click()
+        rows = page.get_by_role("table", name=name).locator("tbody tr")
+        await expect(rows).to_have_count(on_first)
+        await page.get_by_role("button", name="Next page").click()
+        await expect(rows).to_have_count(on_second)
+        await expect(page.get_by_role("button", name="Next page")).not_to_be_visible()
+        await page.get_by_role("button", name="First page").click()
+        await expect(rows).to_have_count(on_first)
+    await good(page, "pages")
+
+
 @contextmanager
 def silent() -> Iterator[str]:
     """An address where every connection is taken, by the kernel, and nothing is ever said."""
