@@ -173,6 +173,27 @@ async def test_accounts_are_imported_and_taken_out(make_house: MakeHouse, browse
     await good(page, "accounts")
 
 
+async def test_twenty_jobs_of_ten_thousand_items(make_house: MakeHouse, browser: Browser) -> None:
+    h = await deployment(make_house, items=10_000, latency_ms=20)
+    await h.reaper()
+    await h.worker(seats="3")
+    uids = [await h.submit(f"player {n}") for n in range(20)]
+    await h.done(uids[0], 1)
+    page = await opened(browser, h)
+    running = page.get_by_role("table", name="Running").locator("tbody tr")
+    await expect(running).to_have_count(20)
+    await expect(running.filter(has_text="player 0")).to_contain_text("10,000")
+    await good(page, "twenty jobs")
+    await running.filter(has_text="player 0").get_by_role("link").click()
+    cells = page.locator(".map .cell")
+    await expect(page.get_by_role("heading", name="Chunk map")).to_be_visible()
+    assert 20 <= await cells.count() <= 2_000
+    before = await page.locator(".map .cell.done").count()
+    await h.done(uids[0], 200)
+    await expect(page.locator(".map .cell.done").nth(before)).to_be_attached(timeout=20_000)  # it fills while one looks
+    assert page.faults == []  # type: ignore[attr-defined]
+
+
 async def test_long_lists_come_in_pages(make_house: MakeHouse, browser: Browser) -> None:
     h = await deployment(make_house)
     await h.accounts(130)
