@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from cuscuta import instruments
+from cuscuta.broker.settle import advance
 from cuscuta.broker.submit import must_be_alike, submit
 from cuscuta.broker.unique import claim, release
 from cuscuta.errors import CuscutaError, InputError
@@ -26,9 +27,11 @@ async def accept(
     whose jobs it may wait for.
     """
     bus = context.bus
-    if named and (standing := await bus.tags.get(uid)):
-        must_be_alike(standing, requests.digest(request))
-        return standing, False
+    if named and (standing := await bus.tags.read(uid)):
+        must_be_alike(standing.tag, requests.digest(request))
+        # Whoever accepted it may have died before it was queued; what is submitted after this answer comes behind it.
+        await bus.broker.insist(lambda: advance(bus, standing))
+        return standing.tag, False
     essential = requests.essential(request, await resolve(context, request), context.clock)
     await _must_exist(context, uid, essential.after, sees)
     if request.unique and (running := await _running(context, uid, essential)):

@@ -49,12 +49,17 @@ MOMENTS = [
     Moment("donate", "worker", "nats", rb"H?PUB cuscuta\.chunk\."),
     # A job's end.
     Moment("settle, the tag", "worker", "nats", _TAG),
-    Moment("settle, the follow-up's entry", "worker", "nats", _TAG, 2),
     Moment("settle, the event", "worker", "nats", rb"H?PUB cuscuta\.event\."),
     Moment("settle, the active entry", "worker", "nats", _API + rb"STREAM\.PURGE\.KV_cuscuta_active"),
     Moment("settle, the consumer", "worker", "nats", _API + rb"CONSUMER\.DELETE\.CUSCUTA_WORK"),
     Moment("settle, leaving the lane", "worker", "nats", _API + rb"STREAM\.PURGE\.CUSCUTA_WORK[^\n]*\n[^\n]*\.lane\."),
     Moment("settle, the lane's next", "worker", "nats", rb"H?PUB cuscuta\.admit\."),
+    # The end of a job that another one follows: a worker ends it, and leaves the rest to entry.
+    Moment("hand over", "worker", "nats", rb"H?PUB cuscuta\.announce[^\n]*\n[^\n]*\"follow\""),
+    Moment("follow up, the next job", "entry", "nats", rb"H?PUB cuscuta\.admit\."),
+    Moment("follow up, the event", "entry", "nats", rb"H?PUB cuscuta\.event\.", 2),
+    Moment("follow up, the active entry", "entry", "nats", _API + rb"STREAM\.PURGE\.KV_cuscuta_active"),
+    Moment("follow up, the consumer", "entry", "nats", _API + rb"CONSUMER\.DELETE\.CUSCUTA_WORK"),
     # An account's lease.
     Moment("lease", "worker", "postgres", rb"FOR UPDATE SKIP LOCKED", fresh=True, skip=1),
     Moment("renew", "worker", "postgres", rb"AS held", fresh=True, skip=1),
