@@ -127,6 +127,10 @@ ROWS: list[tuple[str, str, str]] = [  # work, aim, and where the figure is: a fo
      "{lanes[long][settle_ms][p50]} / {lanes[short][settle_ms][p50]}"),
     ("worker RSS, MB: idle → after 10,000 jobs (end / a tenth of the way)", "≤ 70, ± 5 %",
      "{memory[idle_mb]} → {memory[after_mb]} ({memory[after_over_a_tenth]})"),
+    ("traced to a collector: chunks a second / with all telemetry off", "≥ 0.9", "{tracing[share_of_off][traces]}"),
+    ("process start → ready, s: entry / worker", "≤ 2", "{start[entry_ready_s]} / {start[worker_ready_s]}"),
+    ("a worker that comes during a job, ready → first poll, s", "≤ 1", "{start[first_poll_after_ready_s]}"),
+    ("1,000 seats, 1,000,000 jobs, decisions alone: makespan / ideal", "≤ 1.03", "{scale[over_ideal]}"),
 ]  # fmt: skip
 
 
