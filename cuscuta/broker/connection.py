@@ -219,7 +219,7 @@ class Broker:
                 tries += 1
                 say = self._log.warning if tries in (8, 64) else self._log.debug
                 say("trying again", cause=str(error), tries=tries)
-                await self.clock.sleep(backoff.exponential(tries, 0.1, 0.5, random.random()))
+                await self.clock.sleep(backoff.exponential(tries, 0.1, 2.0, random.random()))
                 await self.connected.wait()
 
     async def subscribe(

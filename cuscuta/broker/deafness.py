@@ -2,11 +2,10 @@
 
 A node that is cut off from its cluster keeps its clients. It answers what it knows by itself, and leaves unanswered, or
 answers with "nobody is there", whatever a stream's leader would have to say: so what counts is each kind of question.
-While a whole cluster elects its leaders every server is deaf, and clients go from one to the next, which costs little;
-one that stayed where it went first might have gone to the node that is cut off.
 """
 
-PATIENCE_S = 3.0  # a request that was lost, and another one
+PATIENCE_S = 4.0  # two lost requests in a row
+SETTLE_S = 10.0  # after leaving one, the next one is given this long: a whole cluster may be electing leaders
 _KINDS = 256
 
 
@@ -15,6 +14,7 @@ class Deafness:
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
+        self._left_at = -SETTLE_S
 
     def answered(self, subject: str) -> None:
         """A question was answered."""
@@ -25,9 +25,10 @@ class Deafness:
         if len(self._since) >= _KINDS:
             self._since.clear()
         since = self._since.setdefault(kind(subject), asked)
-        if now - since < PATIENCE_S:
+        if now - since < PATIENCE_S or now - self._left_at < SETTLE_S:
             return False
         self.forget()
+        self._left_at = now
         return True
 
     def forget(self) -> None:

@@ -15,7 +15,6 @@ from cuscuta.broker.projection import Summary
 from cuscuta.clock import wait_for_event
 from cuscuta.codec import RecordError, encode
 from cuscuta.errors import BrokerRefused, BrokerUnavailable, DatabaseUnavailable, InputError
-from cuscuta.model import JobStatus
 from entry import access, dashboard, filters, views
 from entry.caller import Caller
 from entry.context import Context
@@ -60,10 +59,10 @@ async def find_jobs(
     limit: Limit = 50,
 ) -> views.JobPage:
     """Jobs from the newest on, a page at a time."""
-    wanted, words = set(status or JobStatus), search.lower()
+    words, text = search.lower(), context.projection.text
 
     def meant(row: Summary) -> bool:
-        return row.status in wanted and (not words or any(words in text.lower() for text in _texts(row)))
+        return (not words or words in text(row.uid)) and (not status or row.status in status)
 
     return await page(context, caller, meant, before, limit)
 
@@ -138,7 +137,3 @@ async def _news(context: Context, caller: Caller, uid: str | None) -> list[tuple
     except (BrokerUnavailable, BrokerRefused, DatabaseUnavailable, InputError, RecordError) as error:
         found.append(("trouble", encode({"cause": str(error)})))
     return found
-
-
-def _texts(row: Summary) -> tuple[str, ...]:
-    return (row.target, row.catalogue, row.uid, *(f"{key}:{value}" for key, value in row.labels.items()))

@@ -178,7 +178,7 @@ async def page(
     if before is not None and (last is None or not caller.sees(last.group)):
         raise InputError("before", f"{before[:60]!r} is no job of this list", "Use the `next` of the page before.")
     rows = []
-    for row in context.projection.newest(lambda row: caller.sees(row.group) and meant(row), before):
+    for row in context.projection.newest(lambda row: meant(row) and caller.sees(row.group), before):
         rows.append(row)
         if len(rows) > limit:
             break

@@ -1,6 +1,6 @@
 """When a client leaves a NATS server that does not serve it."""
 
-from cuscuta.broker.deafness import PATIENCE_S, Deafness, kind
+from cuscuta.broker.deafness import PATIENCE_S, SETTLE_S, Deafness, kind
 
 TAGS, WORK = "$JS.API.DIRECT.GET.KV_cuscuta_tags", "$JS.API.STREAM.MSG.GET.CUSCUTA_WORK"
 
@@ -26,8 +26,8 @@ def test_the_next_server_is_given_time() -> None:
     deafness.unanswered(TAGS, 100.0, 102.0)
     assert deafness.unanswered(TAGS, 102.0, 104.0)
     assert not deafness.unanswered(TAGS, 104.0, 106.0)  # begun anew
-    assert not deafness.unanswered(TAGS, 104.0, 104.0 + PATIENCE_S - 0.1)
-    assert deafness.unanswered(TAGS, 104.0, 104.0 + PATIENCE_S)
+    assert not deafness.unanswered(TAGS, 104.0, 104.0 + SETTLE_S - 0.1)
+    assert deafness.unanswered(TAGS, 104.0, 104.0 + SETTLE_S)
 
 
 def test_kinds_are_by_stream_or_family() -> None:
