@@ -64,7 +64,12 @@ CHUNK_LEAST = _bound(
     "-",
     "a chunk is at least about 1/4 of a seat's share (rounded down to a power of two) [measured]",
 )
-MAX_ACTIVE_JOBS = _bound("MAX_ACTIVE_JOBS", 100, "jobs", "100 consumers cost 8 % of a stream's throughput [nats §0]")
+MAX_ACTIVE_JOBS = _bound(
+    "MAX_ACTIVE_JOBS",
+    100,
+    "jobs",
+    "100 consumers cost 8 % of a stream's throughput [nats §0], 37 % of its acknowledgements (docs/scale.md)",
+)
 URGENT_PLACES = _bound(
     "URGENT_PLACES",
     10,
@@ -78,7 +83,12 @@ NEWCOMER_PLACES = _bound(
 QUEUES_LOOKED_AT = _bound(
     "QUEUES_LOOKED_AT", 256, "queues", "of groups that admission reads, 0.2 ms each, to find the next job [nats §10]"
 )
-MAX_ACTIVE_JOBS_CEILING = _bound("MAX_ACTIVE_JOBS_CEILING", 1_000, "jobs", "1,000 consumers cost 64 % [nats §0]")
+MAX_ACTIVE_JOBS_CEILING = _bound(
+    "MAX_ACTIVE_JOBS_CEILING",
+    1_000,
+    "jobs",
+    "1,000 consumers cost 64 % [nats §0], 900 cost 88 % of the acknowledgements",
+)
 BATCH_MESSAGES = _bound("BATCH_MESSAGES", 1_000, "messages", "the server's own limit of an atomic batch [nats §2]")
 LANE_STOPS = _bound(
     "LANE_STOPS", 100, "jobs", "ended at once behind a failed one in their lane; the reaper goes on from there [chosen]"

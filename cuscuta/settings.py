@@ -73,8 +73,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     entry_host: Annotated[str, _d("address that the REST API listens on")] = "127.0.0.1"
     entry_port: Annotated[int, Meta(ge=0, le=65535), _d("port of the REST API; 0 takes a free one")] = 8000
     insecure: Annotated[bool, _d("the REST API asks for no token; on loopback only")] = False
-    health_host: Annotated[str, _d("address of /livez and /readyz of worker and reaper")] = "127.0.0.1"
-    health_port: Annotated[int, Meta(ge=0, le=65535), _d("port of /livez and /readyz; 0 takes a free one")] = 0
+    health_host: Annotated[str, _d("address of /livez, /readyz and /metrics of worker and reaper")] = "127.0.0.1"
+    health_port: Annotated[
+        int, Meta(ge=0, le=65535), _d("port of /livez, /readyz and /metrics; 0 takes a free one")
+    ] = 0
     port_file: Annotated[str, _d("file to write the port to, once it listens")] = ""
 
     upstream: Annotated[str, _d("an adapter: a TOML file, module:Class, or a name of cuscuta.upstreams")] = ""

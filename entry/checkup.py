@@ -151,7 +151,7 @@ async def _workers(context: Context) -> list[Finding]:
     versions = {worker.version for worker in workers} | {__version__}
     if len(versions) > 1:
         detail = f"{', '.join(sorted(versions))} at once"
-        found.append(Finding("versions", "doubtful", detail, "Finish the upgrade: workers first, entry last."))
+        found.append(Finding("versions", "doubtful", detail, "Finish the upgrade; the order does not matter."))
     looked = [worker for worker in workers if worker.upstream is not None]
     lost = [f"{worker.worker}: {worker.upstream}" for worker in looked if worker.upstream]
     if lost:

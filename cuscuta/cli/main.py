@@ -64,7 +64,7 @@ def check_config(as_json: bool) -> None:
 @cuscuta.command("secret-key")
 @as_json_option
 def secret_key(as_json: bool) -> None:
-    """Print a fresh key for CUSCUTA_SECRET_KEYS."""
+    """Print a fresh key for CUSCUTA_SECRET_KEYS or CUSCUTA_SEAL_KEYS."""
     from cuscuta.db.vault import new_key
 
     _print_key(new_key(), as_json)

@@ -33,6 +33,7 @@ for part in entry worker reaper inspector backup; do
     ;;
   backup)
     {
+      echo "NATS_URL=nats://nats:4222"
       echo "NATS_USER=$part"
       echo "NATS_PASSWORD=$password"
       echo "CUSCUTA_POSTGRES_URL=postgresql://cuscuta:$postgres@postgres:5432/cuscuta"
