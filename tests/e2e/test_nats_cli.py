@@ -51,7 +51,7 @@ async def nats(h: House, user: str, *words: str, code: int = 0) -> str:
 def shape(line: str) -> str:
     """A line without what differs from run to run: ids, numbers, units of time and size, the widths of tables."""
     line = re.sub(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:]{8}(\.[0-9]+)?( \+0000 UTC|Z)?", "T", line)
-    line = re.sub(r"\b[0-9a-z]{24,32}\b|vm-[0-9a-z-]+|\bhost-[0-9a-z-]+", "U", line)
+    line = re.sub(r"\b[0-9a-z]{24,64}\b|vm-[0-9a-z-]+|\bhost-[0-9a-z-]+", "U", line)
     line = re.sub(r"[0-9]+(\.[0-9]+)?(ns|µs|ms|s|m|h| ?[KM]?i?B)?\b", "0", line)
     line = re.sub(r"[─━═╭╮╰╯├┤┬┴┼]+", "-", line)
     return re.sub(r"\s+", " ", re.sub(r"0([:hms .-]*0)+", "0", line)).strip()
