@@ -17,15 +17,18 @@ from worker.pieces import Piece
 
 
 @contextmanager
-def stretch(held: list[Piece], clock: Clock) -> Iterator[str | None]:
-    """Around the work on some chunks of one job: the span's traceparent, with links to whoever had them before."""
+def stretch(held: list[Piece], above: str | None, clock: Clock) -> Iterator[str | None]:
+    """Around the work on some chunks of one job: the span's traceparent, with links to whoever had them before.
+
+    `above`: what it hangs below if the chunks do not say.
+    """
     first, outcome, began = held[0], "stored", clock.monotonic()
     if again := sum(piece.hold.delivery.delivered > 1 for piece in held):
         instruments.REDELIVERIES.add(again)
     try:
         with telemetry.span(
             f"process {subjects.work_stream()}",
-            first.hold.delivery.headers.get(telemetry.TRACEPARENT),
+            first.hold.delivery.headers.get(telemetry.TRACEPARENT) or above,
             kind=SpanKind.CONSUMER,
             links=_links(held) if telemetry.tracing() else (),
             attributes=_attributes(held) if telemetry.tracing() else None,
@@ -77,7 +80,8 @@ def _links(held: list[Piece]) -> list[Link]:
     links = []
     for piece in held:
         delivery = piece.hold.delivery
-        links += telemetry.handed_on(delivery.headers)
+        if telemetry.LINK in delivery.headers:
+            links += telemetry.handed_on(delivery.headers)
         if delivery.delivered > 1:
             links += telemetry.link(delivery.headers.get(telemetry.TRACEPARENT), "redelivered")
     return links

@@ -103,7 +103,8 @@ async def _let_out(bus: Bus, known: Known, plan: list[Span], todo: list[Span], f
     uid, essential = known.tag.uid, known.tag.essential
     names = [ChunkName(uid, span, 1) for span in todo]
     body = ChunkBody(uid, essential.catalogue, essential.target, fresh=first)
-    parent = telemetry.traceparent() or essential.traceparent
+    # Of very many chunks none carries it: reading it cost a tenth of the time, and workers have it in the active entry.
+    parent = _parent(known.tag) if len(names) <= FIRST_CHUNKS else None
     new = await bus.work.publish_chunks(names[:FIRST_CHUNKS], body, parent)
     fresh = first and new  # else somebody else has admitted it meanwhile, and something of it may be stored
     if len(names) > FIRST_CHUNKS:  # a long job: workers start on the first batch while the others go out
@@ -152,7 +153,7 @@ async def _tell(bus: Bus, tag: JobTag, fresh: bool) -> None:
         priority=essential.priority,
         created_at=tag.queue.created_at,
         deadline=essential.deadline,
-        traceparent=essential.traceparent,
+        traceparent=_parent(tag),
         fresh=fresh,
         run=tag.run_ids[-1],
         group=essential.group,
@@ -163,6 +164,11 @@ async def _tell(bus: Bus, tag: JobTag, fresh: bool) -> None:
     )
     await bus.active_bucket.put(tag.uid, encode(active))
     await bus.announce("active", tag.uid, active)
+
+
+def _parent(tag: JobTag) -> str | None:
+    """What the job's chunks hang below in traces: this admission."""
+    return telemetry.traceparent() or tag.essential.traceparent
 
 
 async def _undo(bus: Bus, uid: str) -> bool:
