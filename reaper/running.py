@@ -73,6 +73,13 @@ class LostRunning:
         if await bus.work.consumer_delivered(uid) != (0, 0):
             return 0
         queued, stored = await bus.work.queued(uid), await bus.results.stored(uid)
+        tag = await bus.tags.get(uid)
+        once = max(0, tag.queue.chunks - len(queued)) if tag else 0  # what others took
+        if await bus.work.deliveries(uid) - once < scene.settings.max_deliver * len(queued):
+            # Nobody can have had them so often: a new leader has lost sight of what the one before it had handed out.
+            scene.log.warning("a running job's consumer has forgotten its chunks; made anew", uid=uid)
+            await bus.work.drop_job_consumer(uid)
+            return await self._again(scene, uid)
         for name in queued:
             for gap in spans.gaps(name.span, stored):
                 reason = f"delivered {scene.settings.max_deliver} times without being finished"

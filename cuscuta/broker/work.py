@@ -134,6 +134,11 @@ class Work:
             return None
         return int(info["num_pending"]), int(info["num_ack_pending"])
 
+    async def deliveries(self, uid: str) -> int:
+        """How many deliveries a job's consumer has made, repeated ones included; 0 if it has none."""
+        info = await self._consumer_info(uid)
+        return int(info["delivered"]["consumer_seq"]) if info else 0
+
     async def waiters(self, uid: str) -> tuple[int, int]:
         """(chunks that nobody has, open pulls) of a job's consumer; (0, 0) if it has none."""
         if (info := await self._consumer_info(uid)) is None:
