@@ -96,12 +96,7 @@ def bootstrap(another: bool, as_json: bool) -> None:
     For whoever has the database but no token: at the first start, or when all tokens are lost.
     """
     try:
-        settings = load({key: value for key, value in os.environ.items() if key.startswith("CUSCUTA_")})
-        settings.require("postgres_url")
-    except SettingsError as error:
-        raise click.ClickException("\n".join(error.faults)) from None
-    try:
-        made = asyncio.run(_bootstrap(settings.postgres_url, another))
+        made = asyncio.run(_bootstrap(own_postgres_url(), another))
     except TimeoutError:
         raise click.ClickException("PostgreSQL does not answer within 10 s. Check CUSCUTA_POSTGRES_URL.") from None
     except DatabaseUnavailable as error:
@@ -113,6 +108,16 @@ def bootstrap(another: bool, as_json: bool) -> None:
     else:
         click.echo(made)
     show.messages.print("this is shown once; keep it where secrets are kept")
+
+
+def own_postgres_url() -> str:
+    """The database that the environment names, for commands that go past the API. Raises ClickException."""
+    try:
+        settings = load({key: value for key, value in os.environ.items() if key.startswith("CUSCUTA_")})
+        settings.require("postgres_url")
+    except SettingsError as error:
+        raise click.ClickException("\n".join(error.faults)) from None
+    return settings.postgres_url
 
 
 async def _bootstrap(postgres_url: str, another: bool) -> str | None:

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from cuscuta.settings import load
 from tests.support.drain import DRAIN_S
 from tests.support.process import Proc, clean_env
 from tests.support.tools import find, needs
+from tests.support.wait import until
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "deploy" / "compose.yaml"
@@ -128,13 +128,17 @@ def as_mounted(name: str, secrets: Path, root: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["single", "cluster"])
-def test_nats_starts_with_these_files(secrets: Path, tmp_path: Path, name: str) -> None:
+async def test_nats_starts_with_these_files(secrets: Path, tmp_path: Path, name: str) -> None:
     file = as_mounted(name, secrets, tmp_path)
     proc = Proc("nats", [binary(), "-c", str(file)], {**os.environ, "HOSTNAME": "nats"}, tmp_path)
-    until = time.monotonic() + 10
-    while "Server is ready" not in proc.text() and time.monotonic() < until and proc.running():
-        time.sleep(0.05)
-    text = proc.text()
-    proc.kill()
-    assert "Server is ready" in text
+
+    async def ready() -> bool:
+        assert proc.running(), proc.text()
+        return "Server is ready" in proc.text()
+
+    try:
+        await until(ready, 10, "the server is ready")
+        text = proc.text()
+    finally:
+        proc.kill()
     assert ("Cluster name is cuscuta" in text) == (name == "cluster")
