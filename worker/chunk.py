@@ -66,7 +66,7 @@ class ChunkRun:
             job.unsettled = await give_up(kit, first, "attempts used up by holders that died")
             return None
         try:
-            with traced.stretch(self._held, job.active.traceparent, kit.bus.clock) as self._gifts.traceparent:
+            with traced.stretch(self._held, kit.jobs, kit.bus.clock) as self._gifts.traceparent:
                 kit.tail.enter(self._gifts)
                 try:
                     await self._poll_all()

@@ -14,7 +14,7 @@ from cuscuta.errors import BrokerRefused, BrokerUnavailable
 from cuscuta.model import ChunkBody
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
-from worker import pieces
+from worker import pieces, traced
 from worker.account import Account
 from worker.balance import Gift, Load
 from worker.holds import Trust
@@ -38,8 +38,6 @@ class Gifts:
         self._twice: set[int] = set()
         self._giving = asyncio.Lock()
         self.traceparent: str | None = None  # of the run's own span
-        job = kit.jobs.get(self.uid)
-        self.above = job.active.traceparent if job else None
         self._closed = False
 
     @property
@@ -137,8 +135,7 @@ class Gifts:
             self.uid, ours.catalogue, ours.target, piece.attempts, fresh, gift=True, claim=claim.get(part.start, 0)
         )
         kind = "gift" if part.size > 1 or part.start not in self._twice else "hedge"
-        parent = piece.hold.delivery.headers.get(telemetry.TRACEPARENT) or self.above
-        headers = telemetry.handing_on(parent, self.traceparent, kind)
+        headers = telemetry.handing_on(traced.above(self._kit.jobs, piece), self.traceparent, kind)
         maybe = False
         while self._trust.holds():
             try:

@@ -9,6 +9,7 @@ from cuscuta.errors import BrokerRefused, BrokerUnavailable
 from cuscuta.model import ChunkBody, DeadChunk
 from cuscuta.spans import Span
 from cuscuta.subjects import ChunkName
+from worker import traced
 from worker.gaps import unclaimed
 from worker.kit import Kit
 from worker.pieces import Piece
@@ -18,8 +19,7 @@ async def put_back(kit: Kit, piece: Piece, span: Span, attempts: int) -> None:
     """Put (the rest of) a chunk back into the queue as its next incarnation, then acknowledge the old one."""
     fresh = subjects.chunk(ChunkName(piece.name.uid, span, piece.name.n + 1))
     again = ChunkBody(piece.body.uid, piece.body.catalogue, piece.body.target, attempts)
-    parent = piece.hold.delivery.headers.get(telemetry.TRACEPARENT)
-    headers = telemetry.handing_on(parent, telemetry.traceparent(), "put back")
+    headers = telemetry.handing_on(traced.above(kit.jobs, piece), telemetry.traceparent(), "put back")
     while piece.hold.trusted():  # past that it is somebody else's, or will be
         try:
             await kit.bus.work.put(fresh, encode(again), headers)

@@ -13,22 +13,28 @@ from cuscuta.model import ChunkResult
 from cuscuta.spans import Span
 from worker import pieces
 from worker.account import LeaseLost
+from worker.jobs import Jobs
 from worker.pieces import Piece
 
 
-@contextmanager
-def stretch(held: list[Piece], above: str | None, clock: Clock) -> Iterator[str | None]:
-    """Around the work on some chunks of one job: the span's traceparent, with links to whoever had them before.
+def above(jobs: Jobs, piece: Piece) -> str | None:
+    """What a chunk hangs below: its message says it, or, where there are very many of them, the active entry."""
+    if carried := piece.hold.delivery.headers.get(telemetry.TRACEPARENT):
+        return carried
+    job = jobs.get(piece.name.uid)
+    return job.active.traceparent if job else None
 
-    `above`: what it hangs below if the chunks do not say.
-    """
+
+@contextmanager
+def stretch(held: list[Piece], jobs: Jobs, clock: Clock) -> Iterator[str | None]:
+    """Around the work on some chunks of one job: the span's traceparent, with links to whoever had them before."""
     first, outcome, began = held[0], "stored", clock.monotonic()
     if again := sum(piece.hold.delivery.delivered > 1 for piece in held):
         instruments.REDELIVERIES.add(again)
     try:
         with telemetry.span(
             f"process {subjects.work_stream()}",
-            first.hold.delivery.headers.get(telemetry.TRACEPARENT) or above,
+            above(jobs, first),
             kind=SpanKind.CONSUMER,
             links=_links(held) if telemetry.tracing() else (),
             attributes=_attributes(held) if telemetry.tracing() else None,
